@@ -79,7 +79,7 @@ def linear_by_vector(x: Value, weight: Value, bias: Value | None, *, out: Out) -
 
 
 def transposed(value: SSAValue) -> SSAValue | None:
-    """Return the matrix of which a value is the transpose."""
+    """Return the operand of a value that is a matrix transpose (`permute` by `[1, 0]`), or None."""
     owner = value.owner
     if isinstance(owner, aten.PermuteDefault) and owner.arg("dims") == [1, 0]:
         return owner.operands[0]

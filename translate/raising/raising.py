@@ -421,7 +421,9 @@ class _Raiser:
         return None
 
     def _traced(self, op: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender) -> Sequence[Any]:
-        """Write the calls that an op's rule makes on values and shapes; return its results."""
+        """Trace the interpreter's rule of an op, write the PyTorch operators that it calls, and
+        return the results.
+        """
         rule = rule_for(type(op))
         if rule is None:
             raise CannotTraceError("the interpreter has no rule for it")

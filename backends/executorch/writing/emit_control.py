@@ -132,7 +132,7 @@ def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
 
 
 def _places(emitter: Emitter, results: Sequence[SSAValue]) -> list[int]:
-    """Return a tensor for each result of a control op."""
+    """Allocate a tensor of the `.pte` for each result of a control op; return their indices."""
     for result in results:
         emitter.values[result] = emitter.fresh(result.type)
     return [emitter.values[result] for result in results]

@@ -157,8 +157,8 @@ def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValu
 
 
 def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
-    """Return the quantized operands; refuse operands whose integers are not ordered like the
-    reals.
+    """Return the quantized operands of a comparison or selection; refuse operands whose integers
+    are not ordered like the real numbers.
     """
     read = op.operands[: 2 if op.name.endswith(".Tensor") else 1]
     activations = [no_refusal(activation(value)) for value in read]

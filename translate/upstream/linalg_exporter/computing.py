@@ -88,7 +88,7 @@ class OpWriter:
         return list(dict.fromkeys(found))
 
     def stage(self, term: Any, compute: Attribute) -> None:
-        """Write every reduction in a term, inner reductions first."""
+        """Write a linalg op for every reduction in a term, inner reductions first."""
         if not isinstance(term, Term) or term in self.folded:
             return
         for operand in term.operands:

@@ -330,7 +330,7 @@ class _Looked:
         self._target = way.target
 
     def __call__(self, step: Step, program: Program, applied: int) -> None:
-        """Keep the program at the end of the pass."""
+        """Keep what the page shows of the program after the requested pass."""
         if step_name(step) != self.step:
             return
         attributes = program.module.attributes

@@ -61,7 +61,9 @@ def _where_written(programs: Iterator[Program]) -> Iterator[Program]:
 
 
 def _drawn(instance: Instance) -> Iterator[Mapping[str, Any]]:
-    """Yield programs in which several numbers vary at once, small ones in random orders."""
+    """Yield programs in which all unknown numbers of a rule are drawn at random from a few small
+    values.
+    """
     unknown = [n for n, v in instance.given.items() if isinstance(v, Unknown) and not v.is_late]
     draw = Random(0)
     for _ in range(300 if len(unknown) > 1 else 0):

@@ -159,7 +159,9 @@ class Segment:
 
 
 def segment_of(ops: Sequence[Operation]) -> Segment | None:
-    """Return ops as a stream, or None if other ops read more than one of their results."""
+    """Return a sequence of ops as a stream that runs row by row; None if other ops use more than
+    one of their results.
+    """
     numbers: dict[SSAValue, int] = {}
     results = {op.results[0] for op in ops}
     steps: list[RowOp] = []

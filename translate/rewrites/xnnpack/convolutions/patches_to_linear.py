@@ -46,8 +46,8 @@ def filter_rows(weight: torch.Tensor, *, channels_first: bool) -> torch.Tensor:
 
 
 def _bound(op: Convolution2d, value: RunTime) -> Bound:
-    """Return the error bound: the order of an integer sum is irrelevant, and rows have finer steps
-    than their image.
+    """Return the error bound of a convolution as a linear layer: exact for integers; for dynamic
+    int8, rows have finer quantization steps than their image.
     """
     held = quantization(op.filter.type)
     if datatype(op.input.type) == "qdint8":
