@@ -177,7 +177,7 @@ def _constant(op: ConstantOp, args: Sequence[Any], ctx: object) -> Sequence[Any]
 
 @interprets(SymOp)
 def interpret(op: SymOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    """Compute the result of the function in the interpreter."""
+    """Interpret an op of the dialect `sym`: call its Python function on the numbers."""
     return (op.call(args),)
 
 

@@ -148,7 +148,7 @@ def _fields(argument: Argument) -> Iterator[str]:
 
 
 def main() -> int:
-    """Write both generated files."""
+    """Write the generated Python files of the dialect `aten`."""
     for name, text in render(sys.argv[1:]).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     return 0

@@ -202,7 +202,9 @@ class AxisMap:
         return (self.shape, group.targets), (shape, group.sources)
 
     def _unflattened(self, group: Flat, box: Box, shape: Shape) -> list[Range]:
-        """Return the ranges of a group's sources that hold the elements of a box's targets."""
+        """Return the index ranges along the operand axes of a flattened group that contain the
+        elements of a box of the result.
+        """
         whole: list[Range] = [(0, shape[axis]) for axis in group.sources]
         if all(box[axis] == (0, self.shape[axis]) for axis in group.targets):
             return whole

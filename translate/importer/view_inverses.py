@@ -68,7 +68,9 @@ def sizes_of(write: Appends, tensor: SSAValue) -> list[Any]:
 
 
 def _scattered(name: str) -> Undo:
-    """Return an inverse that scatters with the view's own arguments."""
+    """Return the inverse of a view: a function that writes the view's new contents into its base,
+    by the scatter operator `name` with the view's arguments.
+    """
 
     def undo(write: Appends, view: View, base: SSAValue, part: SSAValue) -> SSAValue:
         given = arguments(view.node)

@@ -86,7 +86,9 @@ def parts(turnings: Turnings, table: Layouts) -> Iterator[list[Operation]]:
 
 
 def least_cost(part: list[Operation], turnings: Turnings, table: Layouts) -> set[Operation]:
-    """Return the ops of a set to rebuild on bases: one side of a minimum cut."""
+    """Return the ops that should compute on values before their transposes, so that moving data
+    costs least: one side of a minimum cut.
+    """
     edges = list(_Graph(part, turnings, table).edges())
     ends = {end for one, other, _ in edges for end in (one, other)}
     if TURNED not in ends:

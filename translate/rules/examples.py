@@ -229,7 +229,9 @@ class Example:
         )
 
     def known(self, held: Any) -> Any:
-        """Return the value of a hole, with names in it resolved to values."""
+        """Return the value for a placeholder of a rule's text; names of IR values in it are
+        replaced by the values.
+        """
         if isinstance(held, list):
             return list(map(self.known, cast("list[Any]", held)))
         return self.values.get(f"%{held.name}", held) if isinstance(held, ValueName) else held

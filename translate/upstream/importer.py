@@ -128,7 +128,7 @@ class _Incoming:
     """Functions that are being inlined."""
 
     def func(self) -> FuncOp:
-        """Return the function in PyTorch's operators."""
+        """Convert an upstream MLIR function to a function of PyTorch's operators, and return it."""
         blocks = list(self.old.body.blocks)
         old, taken = blocks[0], [self._type(arg) for arg in blocks[0].args]
         new = Block(arg_types=taken)

@@ -141,7 +141,7 @@ def _out_of_range(
 
 
 class Pinning:
-    """Pins the sizes of one method."""
+    """Replaces symbolic sizes of one method by constants."""
 
     def __init__(self, func: FuncOp, pins: Mapping[str, int]) -> None:
         self.func, self.pins = func, pins

@@ -103,7 +103,9 @@ def is_open_once(value: SSAValue) -> bool:
 
 
 def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> list[int] | None:
-    """Return the axes that a view after a permute keeps; None if it does more than drop axes."""
+    """Return the axes of a value that a view of its permutation keeps; None if the view does more
+    than remove axes of size one.
+    """
     shape = dims(value.type)
     normal = [axis(d, len(shape)) for d in order]
     dropped = dropped_units(tuple(shape[d] for d in normal), dims(view.type))

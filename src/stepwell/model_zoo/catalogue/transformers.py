@@ -128,7 +128,7 @@ def entries() -> Iterator[Entry]:
 
 
 def entry(type_: str, name: str, kind: str, *, cached: bool) -> Entry:
-    """Return the entry of one class of an architecture."""
+    """Return the catalogue entry for one model class of a `transformers` architecture."""
     return Entry(
         f"transformers/{type_}/{name}" + "/cache" * cached,
         type_,

@@ -372,7 +372,9 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
 
 
 def is_exports_own(prepared: Prepared, leaves: list[Any], tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the exported program, unlike the model, computes these numbers."""
+    """Whether wrong results of an artifact are the fault of `torch.export`: the exported program
+    computes the same results, and the model does not.
+    """
     own, _ = eager(prepared.exported.module(check_guards=False), prepared.inputs)
     assert prepared.expected is not None
     if own is None or not distance(prepared.source, leaves, prepared.expected, own).what:

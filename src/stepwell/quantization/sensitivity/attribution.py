@@ -273,7 +273,9 @@ def whole(module: str) -> str:
 
 
 def _modules(quantized: Quantized, ranks: Mapping[Site, float]) -> dict[str, list[Site]]:
-    """Return the modules whose points have the largest combined estimates."""
+    """Return the modules whose quantization points have the largest estimated losses in sum, with
+    these points.
+    """
     groups: dict[str, list[Site]] = {}
     for site in quantized.sites:
         groups.setdefault(site.module, []).append(site)

@@ -139,7 +139,9 @@ class Statement:
         return applied(self.rule, program, self._matcher, self._writer)
 
     def concrete(self, given: Mapping[str, Any]) -> RuleProgram | None:
-        """Return both sides for concrete numbers, by the rule's own matcher."""
+        """Return a rule's pattern and its replacement for concrete numbers, which the rule's own
+        matcher creates.
+        """
         if self._plain is None:
             given_to = (self.rule, self.rewrite.namespace)
             self._plain = compile_rule(*given_to), RuleWriter(*given_to)
