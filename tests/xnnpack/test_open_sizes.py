@@ -294,6 +294,7 @@ PARTLY: dict[str, tuple[Model, dict[int, Any], int, set[str]]] = {
     "a length that divides": (
         lambda x: F.normalize(x.exp(), dim=1).exp(), LENGTH, 1, SIZED,
     ),
+    "a sum of all halves": (lambda x: x.half().sum().float(), LENGTH, 2, SIZED | {"sym.mul"}),
     "the last row": (Tail(slice(-1, None)), LENGTH, 1, {"aten.slice.Tensor"}),
     "the last rows": (Tail(slice(-3, None)), LENGTH, 1, {"aten.slice.Tensor"}),
     "all but the ends": (Tail(slice(1, -1)), LENGTH, 1, {"aten.slice.Tensor"}),

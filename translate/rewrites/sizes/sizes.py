@@ -6,7 +6,7 @@ that contain its symbols. A run-time number that is no size is an operand of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -113,15 +113,18 @@ def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) ->
 
 def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
     """Return the first method input and axis of which a size is a fraction."""
-    if block is None:
-        return None
-    for argument in block.args:
-        if isinstance(argument.type, TensorType):
-            for axis, dim in enumerate(dims(argument.type)):
+    return None if block is None else _size_of_any(block.args, size)
+
+
+def _size_of_any(values: Iterable[SSAValue], size: Dim) -> InputSize | None:
+    """Return the first value and axis of which a size is a fraction."""
+    for value in values:
+        if isinstance(value.type, TensorType):
+            for axis, dim in enumerate(dims(value.type)):
                 if isinstance(dim, Size) and dim != UNKNOWN:
                     share = share_of(size, dim)
                     if share is not None:
-                        return InputSize(argument, axis, share)
+                        return InputSize(value, axis, share)
     return None
 
 
@@ -129,6 +132,7 @@ def size_as_tensor(rw: Rewriter, size: Size, source: SSAValue) -> SSAValue:
     """Build a size as a one-element tensor of a value's type, from an input or the value."""
     owner = source.owner
     asked = size_of_input(owner if isinstance(owner, Block) else owner.parent_block(), size)
+    asked = asked or _size_of_any([source], size)
     count = asked.value(rw) if asked else size_of(rw, source, dims(source.type).index(size))
     kind = tensor([1], element(source.type))
     full = op_class("aten.full.default").make(
