@@ -372,7 +372,7 @@ _BY_ROWS = frozenset(f"aten.{name}.default" for name in ("mm", "bmm", "matmul"))
 
 
 def are_probabilities_of_rows(value: SSAValue, product: Operation) -> bool:
-    """Whether each row that a matrix product sums over is a row of a softmax, possibly moved as a
+    """Whether each row that a matrix product sums over is one of probabilities, possibly moved as a
     whole.
     """
     if product.name not in _BY_ROWS or value is not product.operands[0]:
