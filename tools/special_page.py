@@ -27,7 +27,7 @@ def told(change: Change) -> str:
         else f"{wanted[0]:.4g} … {wanted[1]:.4g}"
         for wanted in change.operands
     ]
-    result = {"left": "the first", "right": "the second"}.get(change.result, change.said)
+    result = {"left": "the first", "right": "the second"}.get(change.result, change.result)
     if change.expected not in ("finite", ""):
         result += f" (for {change.expected})"
     return f"{', '.join(named)} → {result}"

@@ -49,11 +49,16 @@ _PARTS = {
     "aten.silu": "xnnpack.sigmoid",
     "aten.glu": "xnnpack.sigmoid",
     "aten.std": "xnnpack.square_root",
+}
+"""Prefixes of op names → the node that the stock flow makes of a part of them."""
+_OWN_PARTS = _PARTS | {
     "aten.pow.Tensor_Scalar": "xnnpack.square_root",
     "aten.softplus": "xnnpack.log",
     "aten.log_sigmoid": "xnnpack.log",
 }
-"""Prefixes of op names → the node that the stock flow makes of a part of them."""
+"""The same, with the ops of which this package's decompositions make such a node. The stock flow
+makes none of these, so that a rewrite does not inherit the losses of their parts.
+"""
 PRODUCTS = frozenset(
     f"xnnpack.{name}"
     for name in "fully_connected batch_matrix_multiply convolution_2d deconvolution_2d "
@@ -159,7 +164,7 @@ def _changes(name: str, dtype: str) -> tuple[Change, ...]:
 
 @cache
 def _part_of(name: str) -> str | None:
-    return next((node for start, node in _PARTS.items() if name.startswith(start)), None)
+    return next((node for start, node in _OWN_PARTS.items() if name.startswith(start)), None)
 
 
 def widened_by_engines(
@@ -179,14 +184,14 @@ def widened_by_engines(
     drops_nan = not found.nan and any(held.nan for held in values) and not is_of(op, "factory")
     if drops_nan and is_float(element(op.results[0].type)):
         return replace(found, low=-inf, high=inf, whole=False)
-    if measured is None and _part_of(op.name) is None:
+    part = _part_of(op.name) if measured is None else None
+    if measured is None and part is None:
         return found
     given = [(float(held.low), float(held.high), held.nan) for held in values]
-    if (part := _part_of(op.name)) is not None:
-        changes = _changes(part, str(element(op.results[0].type)))
+    if measured is None:
+        changes = _changes(str(part), str(element(op.results[0].type)))
         is_lost = any(change.is_loss and change.may_meet(given) for change in changes)
         return replace(found, low=-inf, high=inf, nan=True, whole=False) if is_lost else found
-    assert measured is not None
     is_limited = measured[0].split()[-1] in ("clamped", "xnnpack.clamp")
     for change in _changes(*measured):
         if not change.may_meet(given):
@@ -205,8 +210,7 @@ def widened_by_engines(
         elif change.result in ("finite", "denormal"):
             found = hull((found, *(replace(held, nan=False) for held in values)))
         else:
-            is_number = change.result == "number"
-            low, high = change.numbers if is_number else [float(change.result)] * 2
+            low, high = change.numbers
             found = hull((found, Interval(low, high, False, low == high == 0)))
     return found
 
@@ -233,4 +237,4 @@ def _told(change: Change) -> str:
     named = [
         "NaN" if isnan(a) else f"{a:.4g}" if a == b else f"{a:.4g} to {b:.4g}" for a, b in ranges
     ]
-    return f"{change.said} of {' and '.join(named)}"
+    return f"{change.result} of {' and '.join(named)}"

@@ -21,7 +21,6 @@ Range = tuple[float, float]
 """Numbers from the first to the second, zeros with their sign; two NaN are a NaN."""
 NAN: Range = (math.nan, math.nan)
 ZEROS, FINITE = frozenset(("0", "-0")), frozenset(("denormal", "finite"))
-_RESULTS = ZEROS | FINITE | {"nan", "inf", "-inf", "left", "right", "lower limit", "any"}
 _TINY = {"f32": 2.0**-126, "f16": 2.0**-14}
 _MOST = {"f32": 3.4028234663852886e38, "f16": 65504.0}
 _TABLES: dict[str, Path] = {}
@@ -34,25 +33,22 @@ class Change:
     Attributes:
         operands: numbers of each operand, None for any; of a sum or a window one element's.
         expected: the class of PyTorch's result: nan, inf, -inf, 0, -0, denormal, finite.
-        result: the engine's class, `left` or `right` (that operand itself), `lower limit`,
-            `number`: the results are the `numbers`, or `any`: NaN or any number.
+        result: the engine's class, a number, the least and the greatest one (`1.4e19 to 1.8e19`),
+            `left` or `right` (that operand itself), `lower limit`, or `any`: NaN or any number.
         is_flush: it comes of denormal numbers that are read or written as zero, or of the order in
             which large numbers are added up.
-        numbers: the least and the greatest result that was measured.
     """
 
     operands: tuple[Range | None, ...]
     expected: str
     result: str
     is_flush: bool = False
-    numbers: Range = NAN
 
     @property
-    def said(self) -> str:
-        """The result in words: `inf`, `left`, `1.4e+19 to 1.8e+19`."""
-        if self.result != "number":
-            return self.result
-        return " to ".join(f"{end:.4g}" for end in sorted(set(self.numbers)))
+    def numbers(self) -> Range:
+        """The least and the greatest result, of a result that is a number, a zero or infinite."""
+        low, _, high = self.result.partition(" to ")
+        return float(low), float(high or low)
 
     @property
     def is_loss(self) -> bool:
@@ -161,11 +157,7 @@ def _change(row: list[Any], dtype: str) -> Change:
         ranges = ((float(operands[0]), float(operands[1])),)
     is_small = any(r is not None and 0 < max(map(abs, r)) < _TINY[dtype] for r in ranges)
     is_order = isinstance(operands[0], int) and operands[1].endswith("big")
-    is_flush = is_small or is_order or expected == "denormal"
-    if result in _RESULTS:
-        return Change(ranges, expected, result, is_flush)
-    low, _, high = result.partition(" to ")
-    return Change(ranges, expected, "number", is_flush, (float(low), float(high or low)))
+    return Change(ranges, expected, result, is_small or is_order or expected == "denormal")
 
 
 def _range(name: str, dtype: str) -> Range:

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from xdsl.ir import Operation
 
@@ -267,7 +266,5 @@ def exact_ops(steps: Iterable[Step]) -> frozenset[tuple[str, str]]:
     """Return the ops, with dtypes, that a rewrite of a pipeline keeps exact (`Rewrite.exact`)."""
     found: set[tuple[str, str]] = set()
     for step in steps:
-        held: Any = step.held if isinstance(step, NamedPass) else step
-        found.update(getattr(held, "exact", ()))
-        found |= exact_ops(getattr(held, "rewrites", ()))
+        found.update(step.exact if isinstance(step, Rewrite) else exact_ops(parts_of(step)))
     return frozenset(found)

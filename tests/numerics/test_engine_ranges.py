@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import stepwell
-import stepwell.translate.engine_losses
 from stepwell.dialects.xnnpack import NODES
 from stepwell.dialects.xnnpack.elementwise import Binary, Softmax, Unary
 from stepwell.ir.declared.engine_behavior import engines
+from stepwell.ir.rewriting.pipeline import exact_ops
+from stepwell.translate.engine_losses import inherited_nodes
 from stepwell.translate.range_analysis import Interval, Values
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -46,7 +47,7 @@ ENDS = torch.tensor([3e38, 8.6e37, 1e30, 6e4, 2e4, 800.0, 88.5, 10.9, 2.0, 1.0, 
 def samples(low: float, high: float, nan: bool, dtype: torch.dtype) -> Tensor:
     """Numbers of a range: its ends, zeros, numbers of every size, a NaN."""
     numbers = torch.cat([ENDS, -ENDS, torch.tensor([0.0, -0.0, INF, -INF, low, high])]).to(dtype)
-    held = numbers[(numbers.double() >= low) & (numbers.double() <= high)]
+    held = numbers[is_in(numbers, low, high, nan=False)]
     return torch.cat([held, torch.tensor([math.nan] if nan else [], dtype=dtype)])
 
 
@@ -184,8 +185,7 @@ def test_results_on_every_engine_lie_in_the_interval(name: str, element: str) ->
         )
         for engine in engines():
             (got,) = program.run(*inputs, engine=engine)
-            inside = (got >= float(found.low)) & (got <= float(found.high))
-            lost = ~(inside | (got.isnan() & found.nan))
+            lost = ~is_in(got, float(found.low), float(found.high), found.nan)
             wrong = (
                 [*(float(x[lost][0]) for x in inputs), float(got[lost][0])] if lost.any() else []
             )
@@ -211,3 +211,17 @@ func.func @forward(%x: tensor<4xf16>) -> tensor<4xf16> {
     program.context.target = "xnnpack"
     (clamp,) = (op for op in program.module.walk() if op.name == "aten.clamp.default")
     assert Values(program).of(clamp.results[0]).high == 1.0
+
+
+@pytest.mark.parametrize("replaced", ["aten.pow.Tensor_Scalar", "aten.softplus.default"])
+def test_a_part_that_the_stock_flow_does_not_make_is_not_inherited(replaced: str) -> None:
+    """The stock flow makes no root of a power, and no logarithm of a softplus."""
+    assert inherited_nodes([replaced]) == inherited_nodes([])
+    assert "xnnpack.sigmoid" in inherited_nodes(["aten.silu.default"])
+
+
+def test_only_a_pipeline_with_the_rewrite_keeps_an_op_exact() -> None:
+    steps = stepwell.PIPELINES["xnnpack"].steps
+    assert exact_ops(steps) == {("aten.sqrt.default", "f32")}
+    without = [one for one in steps if not exact_ops([one])]
+    assert not exact_ops(without)

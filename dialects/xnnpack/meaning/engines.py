@@ -95,9 +95,7 @@ def with_changes(
         elif change.result == "lower limit":
             given = torch.tensor(-math.inf if limits is None else limits[0]).to(first.dtype)
         else:
-            number = change.numbers[0]  # NaN if it is no number.
-            if change.result not in ("number", "any"):
-                number = float(change.result)
+            number = math.nan if change.result == "any" else change.numbers[0]
             given = torch.tensor(number).to(first.dtype)
         changed = torch.where(where, given, changed)
     if limits is not None:

@@ -11,10 +11,12 @@ from xdsl.ir import Operation
 
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, first_line
+from stepwell.ir.rewriting.pipeline import exact_ops
 from stepwell.ir.rewriting.rewrite import EXACT, GreedyRewrites, History, Pass, Rewrite, bound_of
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import UnknownValue
 from stepwell.program import Program
+from stepwell.targets.table import PIPELINES
 from stepwell.validation.checked import Checked
 from stepwell.validation.compare import differs, tolerated, total_bound
 from stepwell.validation.contracts.draft import Draft, Dropped
@@ -76,7 +78,8 @@ def try_variant(
         run = _recorded(work, samples, unruly)
         if engines:
             run.engines = engines
-            work.context = Context("xnnpack", judges=False)
+            exact = exact_ops(PIPELINES["xnnpack"].steps)
+            work.context = Context("xnnpack", exact=exact, judges=False)
     except StepwellError as error:
         return Verdict("dropped", error.problems[0].fact)
     except Exception as error:  # Kernels raise whatever they like.
