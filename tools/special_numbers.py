@@ -49,18 +49,30 @@ def lower_limit_of(node: str) -> float:
     return -1.0 if node.split()[-1] in ("clamped", "xnnpack.clamp") else math.nan
 
 
-def ordered(bits: torch.Tensor, width: int) -> torch.Tensor:
-    """Floats by their bits, in order of size: the negative ones first."""
-    low = -(1 << (width - 1))
-    return torch.where(bits < 0, low - 1 - bits, bits)
+BITS = {torch.float16: torch.int16, torch.float32: torch.int32}
+
+
+def _swapped(bits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Bits of floats to their places in order of size, the negative ones first; or back."""
+    return torch.where(bits < 0, torch.iinfo(BITS[dtype]).min - 1 - bits, bits)
+
+
+def places_of(numbers: torch.Tensor) -> torch.Tensor:
+    """The places of floats in the order of all floats of their dtype."""
+    return _swapped(numbers.view(BITS[numbers.dtype]).long(), numbers.dtype)
+
+
+def at_places(places: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The floats at places in the order of all floats of a dtype."""
+    return _swapped(places, dtype).to(BITS[dtype]).view(dtype)
 
 
 def grid(dtype: torch.dtype) -> torch.Tensor:
     """Every half; or every single whose lower 16 bits are zero; from −NaN to NaN."""
-    every = ordered(torch.arange(-(1 << 15), 1 << 15), 16).to(torch.int16)
+    every = at_places(torch.arange(-(1 << 15), 1 << 15), torch.float16)
     if dtype == torch.float16:
-        return every.view(torch.float16)
-    return (every.to(torch.int32) << 16).view(torch.float32)
+        return every
+    return (every.view(torch.int16).to(torch.int32) << 16).view(torch.float32)
 
 
 def next_up(value: float, dtype: torch.dtype) -> float:

@@ -19,15 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import pickle
 import platform
 import re
 import shutil
-import site
-import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -39,18 +34,21 @@ from special_numbers import (
     ORDINARY,
     SPECIAL,
     Segment,
+    at_places,
     classes,
     grid,
     lower_limit_of,
     merged,
     named,
-    ordered,
+    places_of,
     runs,
     special,
     text,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "numerics"))
+from emulated import ROOT, in_process
+
 TABLE = ROOT / "dialects" / "xnnpack" / "special_values.json"
 CPUS: dict[str, str | None] = {
     "xnnpack/sse": "qemu-x86_64 Nehalem",
@@ -73,20 +71,6 @@ MOST = 24
 Calls = list[tuple[int, list[torch.Tensor]]]
 
 
-def child(folder: Path) -> None:
-    """Run the requests of a folder; the emulator imports no part of the compiler."""
-    from stepwell.backends.executorch.running.engine import runtime
-
-    torch.set_num_threads(1)
-    calls: Calls = pickle.loads((folder / "calls").read_bytes())
-    program, methods, answers = runtime().load_program(folder / "program.pte"), {}, []
-    for number, inputs in calls:
-        if number not in methods:
-            methods[number] = program.load_method(f"trial_{number}")
-        answers.append(methods[number].execute(inputs)[0].clone())
-    (folder / "answers").write_bytes(pickle.dumps(answers))
-
-
 def runner_of(cpu: str | None, program: bytes) -> Callable[[Calls], list[torch.Tensor]]:
     """What runs calls of a program's methods on a CPU."""
     if cpu is not None and not cpu.startswith("qemu"):
@@ -96,16 +80,8 @@ def runner_of(cpu: str | None, program: bytes) -> Callable[[Calls], list[torch.T
         return lambda calls: [session.run(*inputs, method=f"trial_{n}")[0] for n, inputs in calls]
 
     def run(calls: Calls) -> list[torch.Tensor]:
-        before = [] if cpu is None else [cpu.split()[0], "-cpu", cpu.split()[1]]
-        paths = [str(ROOT / "src"), *site.getsitepackages()]
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "program.pte").write_bytes(program)
-            (folder / "calls").write_bytes(pickle.dumps(calls))
-            command = [*before, os.path.realpath(sys.executable), __file__, "--child", name]
-            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-            subprocess.run(command, check=True, env=env)
-            return pickle.loads((folder / "answers").read_bytes())
+        named_calls = [(f"trial_{n}", inputs) for n, inputs in calls]
+        return [results[0] for results in in_process(cpu, program, named_calls)]
 
     return run
 
@@ -187,11 +163,10 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
         key = kinds * 8 + classes(got[n])
         changes = (key[1:] != key[:-1]) & ~xs[n][1:].isnan() & ~xs[n][:-1].isnan()
         for i in changes.nonzero().flatten().tolist()[:MOST]:
-            bits = xs[n][i : i + 2].view(torch.int32).long()
-            low, high = ordered(bits, 32).tolist()
+            low, high = places_of(xs[n][i : i + 2]).tolist()
             if high - low <= 1 << 16:
                 steps = torch.arange(low, low + (1 << 16))
-                finer.append((n, i, ordered(steps, 32).to(torch.int32).view(torch.float32)))
+                finer.append((n, i, at_places(steps, torch.float32)))
     fine = run([(n, [x]) for n, _, x in finer])
     for (n, _, x), y in zip(finer, fine, strict=True):
         node = next(a["node"] for m, a in large if m == n)
@@ -215,17 +190,21 @@ def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[s
 
 
 def try_more(run: Any, nodes: list[tuple[int, Any]], found: dict[int, list[Segment]]) -> None:
-    """Add deviations of random numbers, and of all numbers next to the ends of known ranges."""
+    """Add deviations of random numbers, and of all numbers next to the ends of known ranges.
+
+    Raises:
+        RuntimeError: there are still deviations next to an end after the last round.
+    """
     random = torch.Generator().manual_seed(7)
-    largest = int(ordered(torch.tensor([math.inf]).view(torch.int32).long(), 32))
+    largest = int(places_of(torch.tensor([math.inf])))
     numbers = torch.randint(-largest, largest, (len(nodes), DRAWN * BLOCK), generator=random)
-    asked = [(n, a, bits.sort().values) for (n, a), bits in zip(nodes, numbers, strict=True)]
-    tried: set[tuple[int, str, int]] = set()
+    asked = [(n, a, drawn.sort().values) for (n, a), drawn in zip(nodes, numbers, strict=True)]
+    tried: dict[int, set[tuple[str, int]]] = defaultdict(set)
     for _ in range(ROUNDS):
         blocks = [
-            (n, about, ordered(bits, 32).to(torch.int32).view(torch.float32))
+            (n, about, at_places(places, torch.float32))
             for n, about, listed in asked
-            for bits in listed.split(BLOCK)
+            for places in listed.split(BLOCK)
         ]
         answers = run([(n, [x]) for n, _, x in blocks])
         for (n, about, x), y in zip(blocks, answers, strict=True):
@@ -234,25 +213,22 @@ def try_more(run: Any, nodes: list[tuple[int, Any]], found: dict[int, list[Segme
         for n, about in nodes:
             rows = merged(found[n], torch.float32, math.nan)
             ends = {(row[at], 2 * at - 1) for row in rows if row[0] != row[1] for at in (0, 1)}
-            for end, side in sorted(ends - {(end, side) for m, end, side in tried if m == n}):
-                tried.add((n, end, side))
-                place = torch.tensor([float(end)]).view(torch.int32).long()
-                beyond = ordered(place, 32) + side * torch.arange(1, BEYOND * BLOCK + 1)
+            for end, side in sorted(ends - tried[n]):
+                steps = side * torch.arange(1, BEYOND * BLOCK + 1)
+                beyond = places_of(torch.tensor([float(end)])) + steps
                 asked.append((n, about, beyond.clamp(-largest, largest).sort().values))
+            tried[n] |= ends
         if not asked:
             return
-    print(f"not settled: {sorted({about['node'] for _, about, _ in asked})}")
+    raise RuntimeError(f"not settled: {sorted({about['node'] for _, about, _ in asked})}")
 
 
 def least_and_greatest(run: Any, n: int, dtype: torch.dtype, low: float, high: float) -> str:
     """The least and the greatest result of every number between two."""
-    width = 16 if dtype == torch.float16 else 32
-    bits = torch.int16 if width == 16 else torch.int32
-    ends = torch.tensor([low, high], dtype=dtype).view(bits).long()
-    first, last = ordered(ends, width).tolist()
+    first, last = places_of(torch.tensor([low, high], dtype=dtype)).tolist()
     blocks = (torch.arange(start, start + BLOCK) for start in range(first, last + 1, BLOCK))
-    chosen = (ordered(block.clamp(max=last), width).to(bits).view(dtype) for block in blocks)
-    numbers = torch.cat(run([(n, [x]) for x in chosen]))
+    calls = [(n, [at_places(block.clamp(max=last), dtype)]) for block in blocks]
+    numbers = torch.cat(run(calls))
     numbers = numbers[numbers.isfinite()]
     ends = dict.fromkeys(text(float(end)) for end in (numbers.min(), numbers.max()))
     return " to ".join(ends)
@@ -400,11 +376,7 @@ def main() -> int:
     )
     parser.add_argument("--nodes", default="", help="only nodes that this expression finds")
     parser.add_argument("--write", action="store_true", help="write the table and the page")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        child(options.child)
-        return 0
     from special_nodes import container_of, nodes
 
     from stepwell.backends.executorch.writing.serialize import to_bytes
@@ -429,11 +401,12 @@ def main() -> int:
         where = cpu or "this machine"
         print(f"{family} on {where}: {len(made)} nodes, {len(others)} not as in the table")
         for node in others:
-            kept, new = (json.dumps(rows.get(node)) for rows in (held, made))
-            print(f"  {node}: {new}\n    in the table: {kept}", flush=True)
+            old, new = (json.dumps(rows.get(node)) for rows in (held, made))
+            print(f"  {node}: {new}\n    in the table: {old}", flush=True)
         differing |= bool(others) and not options.write
         if options.write:
-            TABLE.write_text(written(found | {family: held | made}))
+            kept = held if options.nodes else {}
+            TABLE.write_text(written(found | {family: kept | made}))
     if options.write:
         from special_page import write
 
