@@ -165,7 +165,7 @@ def is_beyond_half_an_ulp(threshold: float) -> bool:
 
 
 def is_gate_of_hardswish(gate: SSAValue) -> bool:
-    """Whether each user multiplies the value by its operand, which is recognized as hardswish."""
+    """Whether each user of a gate `f(x)` computes `x · f(x)`: hardswish, which has its own node."""
     x = gate.owner.operands[0]  # pyright: ignore
     users = [use.operation for use in gate.uses]
     return bool(users) and all(isinstance(u, aten.MulTensor) and x in u.operands for u in users)

@@ -43,7 +43,7 @@ from stepwell.translate.rules import RuleSet, read_rules
 
 
 def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
-    """Refuse values that XNNPACK does not represent as floats."""
+    """Refuse values that are not of a float type of XNNPACK."""
     return not_floats(values)
 
 

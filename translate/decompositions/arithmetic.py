@@ -47,9 +47,7 @@ def scaled_sum_to_products(
 
 
 def _loses_denormals(op: Any, program: Program) -> Deviation | None:
-    """Deviation: an engine that flushes denormal numbers to zero computes infinity as
-    reciprocal.
-    """
+    """Return the deviation of a reciprocal on engines that flush denormals to zero: infinity."""
     lost = Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
     return lost.unless(keeps_denormals(op.operands[0], program))
 

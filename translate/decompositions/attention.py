@@ -114,7 +114,9 @@ def softmax(scores: Value) -> Value:
 
 
 def _mask(op: Any, q: Value, scores: tuple[Dim, ...]) -> Value | None:
-    """Return the additive mask: zeros and −inf, or the program's own numbers."""
+    """Return the mask that is added to the scores, or None: a causal or boolean mask as zeros and
+    −inf, a mask of numbers unchanged.
+    """
     dtype = dtype_name(q.dtype)
     if op.arg("is_causal"):
         rows, columns = scores[-2:]
@@ -234,7 +236,9 @@ def _added_and_opened(op: Any, q: Value, k: Value, axes: Axes) -> tuple[Value | 
 
 
 def _aligned(mask: Value, axes: Axes) -> Value:
-    """Return a mask that broadcasts to the scores, in which shared heads take two axes."""
+    """Return a mask that broadcasts to the scores, whose heads are two axes (shared, group) if
+    query heads share keys.
+    """
     before, shared, group = axes
     if group == 1 or mask.rank < 3:
         return mask
@@ -271,9 +275,10 @@ def _number(value: float, attribute: Attribute, b: Rewriter) -> Value:
 
 
 def _added(mask: Value, attribute: Attribute, *, is_open: bool) -> Value:
-    """Return a boolean mask as 0 for true, and −inf or (if rows may be masked out) a finite number.
+    """Return the mask to add to the scores: for a boolean mask, 0 where true, and else −inf or, if
+    a row may be masked out entirely, half of the lowest finite number.
 
-    An additive mask is kept, but limited to the finite number.
+    An additive mask is kept, but its numbers are at least that lowest one.
     """
     least = float("-inf") if is_open else torch.finfo(torch_dtype(attribute)).min / 2
     closed = _number(least, attribute, mask.b)
@@ -300,8 +305,8 @@ def guard_softmax_in_floats(*, op: Any, b: Rewriter) -> Value | None:
     Clamped to [0, 1], s/2 + M is 0 for −∞ and 1 for other scores. The sum of a row's numbers,
     clamped again, is 0 if the row is −∞ throughout (closed) and else 1 (open). The maximum of a
     closed row with −M replaces its scores before the softmax, and the result is multiplied by 0.
-    (An open row's maximum is with −2M = −∞, which has no effect.) A row with a NaN is NaN
-    throughout.
+    (For an open row, the maximum is taken with −2M = −∞, which has no effect.) A row with a NaN is
+    NaN throughout.
     """
     guarded = guarded_rows(op, b.program)
     if guarded is None:

@@ -156,7 +156,7 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
 
 
 def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
-    """Return the result's parts; magnitudes and angles are computed from the operand's parts."""
+    """Return the result of a complex operator as real and imaginary parts on a last axis."""
     shape = dims(op.results[0].type)
     rank = len(shape)
     if isinstance(op, aten.MulTensor):
@@ -249,7 +249,7 @@ def pair(value: SSAValue, rw: Rewriter) -> SSAValue:
 
 
 def whole(parts: SSAValue, rw: Rewriter) -> SSAValue:
-    """Return the complex value with these parts."""
+    """Return the complex value whose real and imaginary parts are a tensor's last axis."""
     result_type = tensor(dims(parts.type)[:-1], COMPLEX)
     return emit(rw, aten.ViewAsComplexDefault.make(parts, result_types=[result_type]))
 

@@ -1,9 +1,10 @@
-"""The last rows of a dynamic axis: products with one-hot markers that a convolution computes.
+"""Extract the last rows of a dynamic axis by products with one-hot markers from a convolution.
 
-XNNPACK's slices have static bounds. A line of ones followed by zeros changes from 1 to 0 at its
-end. A convolution with taps 1 and −1 finds that position, and other taps find the positions before
-it. Products with such markers extract the rows. Reflecting and replicating padding of a dynamic
-axis is built from these rows; it would otherwise cut a delegate in two.
+XNNPACK's slices have static bounds. A line of ones as long as the axis, padded with zeros, changes
+from 1 to 0 at the axis' end. A convolution with taps 1 and −1 marks that position, and other taps
+mark the positions before it. Products with such markers extract the rows. Reflecting and
+replicating padding of a dynamic axis is built from these rows; it would otherwise cut a delegate in
+two.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _repeated(row: Value, at: int, count: int) -> Value:
 
 
 def _from_the_end(x: Value, at: int, places: Sequence[int]) -> list[Value]:
-    """Return the rows at these distances from the last row, in order, as at most one tensor."""
+    """Return the rows at these distances from the last row, as a list of one tensor or none."""
     if not places:
         return []
     size = x.shape[at]
@@ -177,7 +178,7 @@ def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
     """,
 )
 def expand_by_line(x: Value, *, op: Any, out: Out) -> Value:
-    """Expand along a dynamic axis: multiply by as many ones as an available tensor has rows."""
+    """Expand an axis of size 1 to a dynamic size: multiply by a line of ones of that size."""
     no_refusal(not_floats((x.ssa, *op.results)))
     shape = (*[1] * (len(out.shape) - x.rank), *x.shape)
     open_ = [at for at, (old, new) in enumerate(zip(shape, out.shape, strict=True)) if old != new]

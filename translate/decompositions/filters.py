@@ -1,4 +1,4 @@
-"""Decompose convolutions whose filter is computed into windows side by side and a product.
+"""Decompose convolutions with a filter computed at run time: extract patches, and multiply.
 
 XNNPACK convolves with constant filters only. A filter that a router mixes from several (CondConv)
 would leave each layer to the runtime's kernel, which reads memory element by element. In a
@@ -57,7 +57,7 @@ def convolution_by_products(
     """Multiply the patches of an image or line by a computed filter, for each group."""
     needs_static(x, weight)
     if transposed or x.rank not in (3, 4) or x.dtype != f32:
-        refuse("the convolution is transposed, or of volumes or halves")
+        refuse("the convolution is transposed or 3-D, or in half precision")
     is_line = x.rank == 3
     if is_line:
         x, weight = (value.view(*value.shape[:2], 1, value.shape[2]) for value in (x, weight))
@@ -135,7 +135,7 @@ SWAP_DEPTH = (0, 2, 1, 3, 4)
 
 @recipe("depth")
 def depth(kernel: torch.Tensor, *, at: int) -> torch.Tensor:
-    """Return slice `[C', C, KH, KW]` of a kernel `[C', C, KD, KH, KW]` as a view."""
+    """Return the 2-D kernel `[C', C, KH, KW]` at one depth of a 3-D kernel, as a view."""
     return kernel[:, :, at]
 
 

@@ -273,7 +273,9 @@ NO_INFINITE_ROOT = Deviation("the root of zero, a denormal number or an infinity
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Return the deviation of XNNPACK's node from the kernel of the stock flow."""
+    """Return which NaNs or infinities XNNPACK's node for an op may lose, unlike the runtime's
+    kernel.
+    """
     match op:
         case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
             return NO_NAN.unless(*(is_never_nan(value, program) for value in op.operands))
@@ -353,7 +355,8 @@ def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
 def carry_nans(
     value: Value, low: Value | None, high: Value | None, *, op: Any, b: Any
 ) -> Value | None:
-    """Clamp by tensors within a delegate and keep NaNs: extrema, minus a term that is 0 or NaN.
+    """Decompose `clamp` by tensors for XNNPACK and keep NaNs: extrema, minus a term that is 0 or
+    NaN.
 
     XNNPACK's maximum and minimum may return the number if one of two operands is NaN. Arithmetic
     keeps every NaN, and only NaNs: `0 / (1 + |x|)` is 0 for every number, infinities included, and

@@ -156,8 +156,8 @@ def log_keeps_classes(value: SSAValue, program: Program) -> Proof | None:
 
 
 def is_beside_its_nan(value: SSAValue, source: SSAValue, program: Program) -> Proof | None:
-    """Whether each user of a value adds a clamp of the source, which keeps a NaN, or no NaN
-    occurs.
+    """Whether a value may lose NaNs of its source: each user adds a clamp of the source to it,
+    which is NaN there, or the source is never NaN.
     """
     if all(
         isinstance(use.operation, aten.AddTensor | aten.SubTensor)

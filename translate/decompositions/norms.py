@@ -75,7 +75,7 @@ from stepwell.translate.scale_folding.layers import are_from_weights
 
 
 def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:
-    """Whether the tensors that are present have an element type."""
+    """Whether all these tensors, of which some may be None, have a given element type."""
     return all(element(value.type) == of for value in values if value is not None)
 
 

@@ -392,7 +392,7 @@ def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value
         kernel = stride = [rows // sizes[0], columns // sizes[1]]
         padding, divisor = [0, 0], prod(kernel)
     if prod(kernel) not in TAPS:  # Padding to TAPS with zero weights would turn ∞ nearby into NaN.
-        refuse(f"XNNPACK pads a window of {prod(kernel)} cells with neighboring cells")
+        refuse(f"XNNPACK's kernel for {prod(kernel)} cells also reads neighboring cells, times 0")
     channels = x.shape[1]
     equal = torch.full((channels, 1, *kernel), 1.0 / divisor, dtype=torch_dtype(x.dtype))
     numbers = (None, stride, padding, [1, 1], False, [0, 0], channels)

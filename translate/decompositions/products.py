@@ -467,7 +467,9 @@ def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
 
 
 def _before_views(parts: list[Value]) -> list[Value]:
-    """Return the operands of the parts' views, if all have one type: `stack` adds a unit axis."""
+    """Return the tensors to which views added the unit axis of a stack; the parts if not all have
+    such a view, or their types differ.
+    """
     views = [part.owner for part in parts if isinstance(part.owner, aten.ViewDefault)]
     seen = [Value(view.operands[0], parts[0].b) for view in views]
     if len(seen) != len(parts) or not all(same_type(seen[0].ssa, one.ssa) for one in seen):

@@ -79,7 +79,7 @@ def fill_by_expand(*, form: int | None, op: Any, out: Out, b: Rewriter) -> Value
     """,
 )
 def expand_by_sizes(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """Let an expand to another tensor's shape read dynamic sizes, which an input has."""
+    """Rewrite an expand to another tensor's shape as an expand to sizes read from that tensor."""
     if UNKNOWN in out.shape:
         refuse("the shape is not known")
     given = (*[1] * (len(out.shape) - x.rank), *x.shape)
@@ -202,7 +202,7 @@ def _in_place_of(value: Any, once: dict[SSAValue, SSAValue]) -> Any:
 
 
 def _opened(expand: Any) -> Iterator[tuple[int, SSAValue]]:
-    """Yield the axes that an expand of a weight makes dynamic, with each number of repetitions."""
+    """Yield each axis that an expand of a weight makes dynamic, and the size it gets."""
     for axis, (size, made) in enumerate(
         zip(expand.arg("size"), dims(expand.results[0].type), strict=True)
     ):

@@ -1,9 +1,9 @@
-"""Gathers and scatter reductions at constant indices, as products with a matrix of ones and zeros.
+"""Decompose gathers and scatters at constant indices into products with a matrix of ones and zeros.
 
 Graph layers over a fixed graph gather a row for each edge, and add rows (or take their maximum) at
 each node. XNNPACK has neither operation, and the runtime's kernels cut delegates in two. A product
 takes positions · rows · columns multiplications of about 25 ps each; the kernel that adds takes 9
-ns an element (measured on Zen 5). The product is faster for up to `MOST_PLACES`.
+ns an element (measured on Zen 5). The product is faster for up to `MOST_PLACES` positions.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def _product(source: Value, at: int, matrix: torch.Tensor, name: str) -> Value:
 
 
 def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor, name: str) -> Value:
-    """Return the maximum of the rows at each position, or 0, by one product per row that shares
-    it.
+    """Return the maximum of the rows written to each position, or 0 without one: a product sorts
+    the rows into as many slots for each position as the longest list needs.
     """
     count = len(hit)
     ranks = torch.zeros_like(places)

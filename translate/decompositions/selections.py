@@ -53,7 +53,8 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     """Decompose a selection by a comparison into a sum of both operands times 0 or 1.
 
     XNNPACK has no comparison, and a selection outside cuts a delegate in two. The operand that is
-    not selected is multiplied by zero, so it must provably be finite; a guarded logarithm is not.
+    not selected is multiplied by zero, so it must provably be finite. For `where(x > 0, log(x),
+    0)`, the logarithm is not.
     """
     asked = cast(SchemaOp, _asked(op).owner)
     x, number = Value(asked.operands[0], b), asked.arg("other")

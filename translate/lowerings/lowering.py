@@ -19,9 +19,9 @@ A layer is float in the program; its function takes the integers of its activati
 for each distinct `use`; without this parameter it is called once, and returns a function of a use.
 Other parameters with a default are options of the pass: `step(linear, rows="width")`.
 
-The function runs on a scratch pad while matching, so guards may be anywhere in it. Root operations,
-the name, and the example of the reference page and of the tests are derived from decorator and
-function.
+The function runs while matching, on a scratch pad that records ops without inserting them, so
+guards may be anywhere in it. Root operations, the name, and the example of the reference page and
+of the tests are derived from decorator and function.
 """
 
 from __future__ import annotations
@@ -105,9 +105,10 @@ class Grammar:
 
     Attributes:
         layer: (op, its parts, program, sizes may be symbolic) to the layer, or why the layer stays
-            a float. value: wraps the integers of an activation. delivered: computes the replacement
-            of a
-        use from a function's result for it. bound: the default error bound of a lowering's results.
+            a float.
+        value: wraps the integers of an activation.
+        delivered: computes the replacement of a quantized result from the function's result for it.
+        bound: the default error bound of a lowering's results.
     """
 
     layer: Callable[[SchemaOp, Parts, Program, bool], Layer | Refusal | None]
@@ -251,7 +252,7 @@ class Lowering(Rewrite[Drawn]):
 
 @dataclass(frozen=True)
 class LayerLowering(Lowering):
-    """A rewrite of a function that takes the integers of an op between casts."""
+    """A rewrite that runs a lowering function on the integers of an op between casts."""
 
     reads: ClassVar[Reads]
 

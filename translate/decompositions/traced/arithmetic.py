@@ -19,7 +19,7 @@ def of_one_type(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def within(comparisons: int, most: int) -> None:
-    """Refuse more than `most` comparisons of all pairs of numbers.
+    """Raise an error if comparing all pairs of numbers takes more than `most` comparisons.
 
     Raises:
         NotImplementedError: the text is the reason for the refusal.
@@ -81,7 +81,7 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def angle(x: Tensor) -> Tensor:
-    """Return π for negative numbers and 0 for others."""
+    """Return the angle of real numbers in the complex plane: π if negative, else 0; NaN is kept."""
     held = x if x.dtype.is_floating_point else x.to(torch.float32)
     turned = torch.where(torch.lt(held, 0), torch.full_like(held, math.pi), 0 * torch.sign(held))
     return torch.where(torch.isnan(held), held, turned)

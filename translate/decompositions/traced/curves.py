@@ -366,7 +366,9 @@ Y = (special.bessel_y0, special.bessel_y1)
 
 
 def _phased(order: int, is_even: bool) -> Series:
-    """Return the factor of the phase's cosine (or sine) for large x."""
+    """Return a series for Bessel's J and Y at large x: the slowly varying factor of the cosine (or,
+    unless `is_even`, of the sine) of the phase.
+    """
 
     def share(v: Tensor) -> Tensor:
         x = J_END / v

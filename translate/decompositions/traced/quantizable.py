@@ -35,7 +35,7 @@ def layer_norm(
     eps: float = 1e-5,
     *_: Any,
 ) -> Any:
-    """Compute mean and variance of rows by products with a matrix of equal numbers."""
+    """Decompose layer norm: mean and variance are products with a matrix of equal numbers."""
     if len(shape) != 1 or not is_static(shape):
         return NotImplemented
     mean = torch.full((shape[0], shape[0]), 1.0 / shape[0])
@@ -79,7 +79,7 @@ def group_norm(
     eps: float = 1e-5,
     *_: Any,
 ) -> Any:
-    """Compute means of rows, which are the groups."""
+    """Decompose group norm into means of rows, which are the groups."""
     if not is_static(x.shape) or x.dim() < 3:
         return NotImplemented
     batch, channels, *sizes = x.shape
@@ -97,7 +97,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """Compute a group norm of single channels."""
+    """Decompose instance norm into a group norm of single channels."""
     if running_mean is not None or not use_input_stats:
         return NotImplemented
     return group_norm(x, x.shape[1], weight, bias, eps)
@@ -111,7 +111,7 @@ def variance(
     *,
     correction: float | None = None,
 ) -> Any:
-    """Compute the mean of squares around the mean."""
+    """Decompose a variance into the mean of squared differences from the mean."""
     count = math.prod(x.shape[axis] for axis in dim or ())
     less = (1 if correction is None else correction) if unbiased else 0
     if not is_static(x.shape) or not dim or count <= less:
@@ -122,7 +122,7 @@ def variance(
 
 
 def deviation(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Compute the root of the variance."""
+    """Decompose a standard deviation into the square root of the variance."""
     found = variance(x, *args, **kwargs)
     return found if found is NotImplemented else found.sqrt()
 
@@ -130,7 +130,7 @@ def deviation(x: Tensor, *args: Any, **kwargs: Any) -> Any:
 def rms_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Compute the mean of squares."""
+    """Decompose RMS norm: divide by the root of the mean of squares."""
     mean = (x * x).mean(list(range(-len(shape), 0)), True)
     return _scaled(x, mean + (torch.finfo(torch.float32).eps if eps is None else eps), weight)
 
@@ -143,14 +143,14 @@ def vector_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Any:
-    """Compute the root of the sum of squares."""
+    """Decompose the 2-norm into the root of the sum of squares."""
     if order != 2 or not dim or dtype is not None:
         return NotImplemented
     return (x * x).sum(dim, keepdim).sqrt()
 
 
 def prelu(x: Tensor, slope: Tensor) -> Any:
-    """Compute the sum of a ReLU and of a product for the negative part."""
+    """Decompose PReLU into a ReLU plus the slope times the negative part."""
     if x.dim() < 2:
         return NotImplemented
     below = x.clamp_max(0.0) * of_channels(slope, x)
@@ -158,7 +158,7 @@ def prelu(x: Tensor, slope: Tensor) -> Any:
 
 
 def glu(x: Tensor, dim: int = -1) -> Any:
-    """Compute the product of the first half of an axis and the sigmoid of the second half."""
+    """Decompose GLU: the first half of an axis times the sigmoid of the second half."""
     if not is_static((size := x.shape[dim],)):
         return NotImplemented
     first, second = (aten.slice.Tensor(x, dim, at, at + size // 2) for at in (0, size // 2))
@@ -166,7 +166,7 @@ def glu(x: Tensor, dim: int = -1) -> Any:
 
 
 def log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """Compute it for short rows, of which int8 resolves the logarithm of the sum."""
+    """Decompose log-softmax of short rows; int8 is too coarse for the log of a long row's sum."""
     if not is_static((x.shape[dim],)) or x.shape[dim] > LONGEST_LOGARITHM:
         return NotImplemented
     below = x - x.amax([dim], True)
@@ -174,14 +174,14 @@ def log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
 
 
 def where_number(condition: Tensor, x: Tensor, number: float) -> Any:
-    """Choose between a tensor and a constant."""
+    """Decompose a choice, by a mask, between a tensor and a constant."""
     if not _is_real(x, number):
         return NotImplemented
     return torch.where(condition, x, torch.full((1,), number, dtype=x.dtype))
 
 
 def masked_fill(x: Tensor, mask: Tensor, number: float) -> Any:
-    """Choose between a constant and a tensor."""
+    """Decompose `masked_fill` into a choice between the constant and the tensor."""
     if not _is_real(x, number):
         return NotImplemented
     return torch.where(mask, torch.full((1,), number, dtype=x.dtype), x)
@@ -194,7 +194,7 @@ def _is_real(x: Tensor, number: Any) -> bool:
 
 
 def _extreme(value: Callable[..., Tensor], place: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Return a function for the value and the index of an extremum, by two operators."""
+    """Return a function that computes an extremum and its index by one operator each."""
 
     def split(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
         return value(x, [dim], keepdim), place(x, dim, keepdim)

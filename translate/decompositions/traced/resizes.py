@@ -30,7 +30,9 @@ def bilinear(
     aligns: bool,
     scales: Sequence[float] | None = None,
 ) -> Any:
-    """Compute a convolution and a pixel shuffle for one whole factor, else two matrices."""
+    """Resize bilinearly: by a convolution and a pixel shuffle for one whole factor, else by a
+    product with a matrix along each axis.
+    """
     if not is_static(x.shape) or not is_static(size or ()):
         return NotImplemented
     made = _sizes(aten.upsample_bilinear2d.vec, x, size, aligns, scales)
@@ -55,7 +57,9 @@ def _sizes(operator: Callable[..., Tensor], x: Tensor, *arguments: Any) -> torch
 
 
 def by_matrices(operator: Callable[..., Tensor], axes: int) -> Callable[..., Any]:
-    """Return a function that computes a matrix along each of the last axes."""
+    """Return a decomposition of a resize: a product with a constant matrix along each of the last
+    axes.
+    """
     is_pool = operator is aten.adaptive_avg_pool2d.default
 
     def computed(x: Tensor, size: Sequence[int] | None, *rest: Any) -> Any:
@@ -91,7 +95,9 @@ def _divides(sizes: Sequence[int], made: Sequence[int]) -> bool:
 
 
 def adaptive_maximum(x: Tensor, sizes: Sequence[int]) -> Any:
-    """Compute a maximum pool for even windows, else the maximum of slices; no indices."""
+    """Decompose an adaptive maximum pool: a maximum pool if windows are equal, else maxima of
+    slices. The indices are None.
+    """
     sides = x.shape[-2:]
     if not is_static((*sides, *sizes)):
         return NotImplemented

@@ -137,7 +137,7 @@ def _first(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _over(x: Tensor, corner: Tensor) -> Tensor:
-    """Return a tensor whose leading part is replaced."""
+    """Return `x` in which the leading part, of the size of `corner`, is replaced by `corner`."""
     for axis in reversed(range(x.dim())):
         size = corner.shape[axis]
         if size != x.shape[axis]:

@@ -47,7 +47,7 @@ def native_group_norm(
     groups: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute means of rows, which are the groups."""
+    """Decompose group norm into means of rows (the groups); also return means and scales."""
     rows = x.reshape(n, groups, -1)
     mean = rows.mean([2], True)
     centered = rows - mean

@@ -71,7 +71,9 @@ def _quantized(op: SchemaOp, place: slice) -> Parts | Refusal | None:
     """,
 )
 def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """Apply the op to integers of one quantization; add a table lookup if the result's differs."""
+    """Apply an op that selects elements to the stored integers, all of one quantization; add a
+    table lookup if the result has another.
+    """
     place, alike = PICKED[op.name], len({x.held for x in given}) == 1
 
     def of_use(use: Use) -> SSAValue:

@@ -116,7 +116,9 @@ def arithmetic(
 def _fields(
     x: Activation, other: Activation, form: type[CmsisOp], op: Any, use: Use
 ) -> dict[str, Any]:
-    """Return the node's fields; refuse factors that the kernel cannot apply."""
+    """Return the zero points and requantization multipliers of a node; refuse factors that its
+    kernel cannot apply.
+    """
     one, two, out = x.held, other.held, use.held
     zero_points = {
         "self_zero_point": one.zero_point,

@@ -1,4 +1,4 @@
-"""Quantized ATen ops → CMSIS-NN: the lowerings of each family of ops."""
+"""List the lowerings of quantized ATen ops to CMSIS-NN, in the order in which they are tried."""
 
 from __future__ import annotations
 

@@ -125,7 +125,9 @@ def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> 
 
 
 def _summing(window: PoolWindow, x: Activation, value: SSAValue, use: Use) -> Multiplier:
-    """Return the factor from a window's sum to a use's integers, for a convolution with ones."""
+    """Return the factor from a window's sum of integers to the result's integers (`use`), for an
+    average by a convolution with ones.
+    """
     whole = window.counts_padding or not any(window.padding)
     if not whole or window.ceil or dims(value.type)[0] != 1 or len(dims(value.type)) != 4:
         refuse(
@@ -261,7 +263,9 @@ def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | No
     """,
 )
 def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Rewriter) -> OfUse:
-    """Lower to rows of ones, an average pool, or a convolution with ones."""
+    """Lower a mean or sum to a fully connected layer of ones, an average pool, or a convolution
+    with ones.
+    """
     if dtype is not None:
         refuse("the op also changes the element type")
     shape = cast("tuple[int, ...]", dims(x.value.type))

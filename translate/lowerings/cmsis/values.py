@@ -1,7 +1,7 @@
 """Requirements of CMSIS-NN's kernels on layers, and the contents of their fields.
 
-An operand is an activation; a result is the value of a use. Data movement next to the kernels is
-in `rewrites/cmsis/layout/reshape.py`.
+Functions take a layer's operands as `Activation`, and return the result in the quantization that a
+`Use` states. Data movement next to the kernels is in `rewrites/cmsis/layout/reshape.py`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def needs_sums(
     Args:
         layer: the layer, with its input and bias.
         rows: the weight as `[outputs, products]`, with the filter offset added.
-        scales: multipliers for each use.
+        scales: multipliers for each quantization of the result.
         program: the program, whose weight store has the bias.
         padded: whether windows contain padding, which contributes 0.
     """
@@ -105,7 +105,7 @@ def needs_sums(
 def requantization(
     quantization: Quantization, use: Use, scales: Sequence[Multiplier]
 ) -> dict[str, Any]:
-    """Return an operator's fields that convert sums of inputs to a use's integers."""
+    """Return the fields of an operator that convert sums of products to the result's integers."""
     return {
         "input_offset": -quantization.zero_point,
         "output_offset": use.held.zero_point,
@@ -125,7 +125,7 @@ def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> 
 
 
 def ones(b: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
-    """Return a weight of equal elements, so that a sum counts every value as `share` of itself."""
+    """Return a weight of ones with scale `share`, so that a sum adds `share` times each value."""
     key = b.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
     return typed_weight(b, key, tensor(shape, per_tensor(torch.int8, share)))
 

@@ -1,9 +1,9 @@
 """Lowerings of MX layers to block-scaled operators; weights are cast at compile time.
 
-The form `operators` becomes `cast_to_block_scaled` and `matmul_t_block_scaled` (or
-`conv2d_block_scaled`). The form `types` becomes `cast`, `matmul_t` and `conv2d` on block-scaled
-types, which may mix payloads; `types-bf16` lets `matmul_t` accumulate in bf16. An activation that
-several layers read is cast once (by `share-common-subexpressions`).
+With the form `operators`, a layer becomes `cast_to_block_scaled` and `matmul_t_block_scaled` (or
+`conv2d_block_scaled`). With the form `types`, it becomes `cast`, `matmul_t` and `conv2d` on
+block-scaled types, which may mix payloads; `types-bf16` lets `matmul_t` accumulate in bf16. An
+activation that several layers read is cast once (by `share-common-subexpressions`).
 
 A matrix product has no bias, so a bias is a separate ADD, unless it is zero. CONV2D_BLOCK_SCALED
 has a bias, but requires rank 4 and its own extension, and does not support mxint8.
@@ -140,7 +140,9 @@ def _needs_form(x: Value, other: Value, payload: str, second: str, form: str) ->
 
 
 def _product(x: Value, other: Value, payload: str, second: str, form: str, out: Out) -> Value:
-    """Return the product by the operator of the form."""
+    """Return the MX product: MATMUL_T_BLOCK_SCALED, or MATMUL_T on block-scaled types, as `form`
+    says.
+    """
     b, shape = x.b, (*x.shape[:2], other.shape[1])
     if form == OPERATORS:
         left, *operands = (part for side in (x, other) for part in _cast(side, payload))

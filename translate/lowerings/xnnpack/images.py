@@ -57,7 +57,7 @@ POOLINGS = (
 
 @dataclass(frozen=True)
 class Pooling:
-    """A node over images with its fields."""
+    """The XNNPACK node that pools or resizes images, and its fields."""
 
     node: type[XnnpackOp]
     fields: dict[str, Any]

@@ -43,7 +43,7 @@ def sources_of(layer: Layer) -> tuple[SSAValue, ...]:
 
 
 def limits(use: Use, *clamps: Reals) -> dict[str, Any]:
-    """Return the output range fields of a node from the clamps before a use, innermost last."""
+    """Return a node's output range fields from the clamps that follow the op, innermost last."""
     bounds = common_bounds((use.bounds, *clamps))
     low, high = (None if bound is None else single(bound) for bound in bounds)
     if low is not None and high is not None and not low < high:
@@ -81,7 +81,7 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
     if isinstance(layer, Refusal):
         return layer
     if len(distinct(layer.uses)) > 1:
-        return Refusal("the result is quantized in several ways; a node has one")
+        return Refusal("the result is quantized in several ways; a node has one quantization")
     result = layer.uses[0].cast.result
     refusal = not_of_integers(result, sources_of(layer))
     if refusal is not None or layer.constant is None:

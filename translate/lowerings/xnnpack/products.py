@@ -93,9 +93,7 @@ def reads_columns(value: SSAValue) -> bool:
 
 
 def upright(b: Rewriter, value: SSAValue) -> SSAValue:
-    """Permute a tensor so that its original last axis is last again; whole rows move, or
-    nothing.
-    """
+    """Undo the exchange of the last two axes in a permute: whole rows move, or nothing does."""
     owner = value.owner
     assert isinstance(owner, aten.PermuteDefault)
     rank = len(dims(value.type))

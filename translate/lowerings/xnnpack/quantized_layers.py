@@ -110,8 +110,8 @@ def _needs_matrices(x: SSAValue, op: SchemaOp) -> None:
 
 
 def _by_tokens(op: Any, value: RunTime) -> Bound:
-    """Bound a layer by `quantized_bounds.stored_layer`; a token is an image, or a pixel if
-    pointwise.
+    """Bound a layer with a quantized weight by `quantized_bounds.stored_layer`, from its input's
+    largest scale (0 for floats).
     """
     found, weight = run_time_quantized(op.operands[0]), stored_constant(op.operands[1])
     assert weight is not None

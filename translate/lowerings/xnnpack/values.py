@@ -24,7 +24,7 @@ def node(b: Rewriter, cls: type[XnnpackOp], *operands: SSAValue | None, **fields
 
 
 def flushed(op: Any, program: Program) -> Deviation:
-    """Deviation: denormals may become zeros."""
+    """Return the deviation of a node that may replace denormals by zeros."""
     return FLUSHED
 
 

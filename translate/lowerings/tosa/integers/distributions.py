@@ -51,7 +51,7 @@ SOFTMAX = """
     sample=SOFTMAX,
 )
 def int8_softmax(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -> Value:
-    """Lower to thirteen operators, or sixteen with a third byte."""
+    """Lower an int8 softmax to thirteen operators, or sixteen if exponentials have a third byte."""
     axis, count = _row(x, dim)
     bits, guard = _fitting(fixed_for, count, layer, use)
     wide = x.wide()
@@ -72,7 +72,9 @@ def _row(x: Integers, dim: int) -> tuple[int, int]:
 
 
 def _fitting(fixed: Callable[[int, float], Any], count: int, layer: Layer, use: Use) -> Any:
-    """Return the fixed-point parameters of a use, for a row of `count` elements."""
+    """Return the fixed-point parameters for one quantization of the result and rows of `count`;
+    refuse if any quantization of the result has none.
+    """
     for each in layer.uses:
         if fixed(count, each.held.scale) is None:
             scale = each.held.scale

@@ -58,7 +58,7 @@ class Integers:
         return Value(requantized(self.stored().ssa, self.held, held, self.b), self.b)
 
     def means_what(self, use: Use) -> bool:
-        """Whether a use has the same scale and zero point."""
+        """Whether the activation has the scale and zero point of a quantized result, `use`."""
         held = use.held
         return (self.held.scale, self.held.zero_point) == (held.scale, held.zero_point)
 
@@ -71,7 +71,7 @@ def rescaled(
 
 
 def delivered(x: Value, factor: float, use: Use, zero: int = 0) -> Value:
-    """RESCALE to the integers of a use, subtracting a zero point."""
+    """RESCALE to the integers of a quantized result, `use`, subtracting a zero point."""
     held = use.held
     return rescaled(x, factor, zero, WIDTHS[held.bits], held.zero_point)
 
@@ -83,8 +83,8 @@ def needs_reach(use: Use, *factors: tuple[float, float]) -> None:
 
 
 def needs_scales(use: Use, *inputs: Integers, times: int = 1, most: float = 2.0**32) -> None:
-    """Refuse operands that RESCALE cannot convert to a use's scale; integers are `times` as
-    large.
+    """Refuse operands whose integers, multiplied by up to `times`, RESCALE cannot convert to the
+    result's scale.
     """
     for x in inputs:
         factor = x.held.scale / use.held.scale
@@ -131,7 +131,7 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
 
 
 def _delivered(y: Value, use: Use, b: Builder) -> SSAValue:
-    """Return the integers with their type, clamped if the use is clamped."""
+    """Return integers typed as the quantized result, clamped to its range if that is narrower."""
     if (use.low, use.high) != (use.held.low, use.held.high):
         y = clamp(y, use.low, use.high)
     return b.rw.insert(StorageCast(y.ssa, use.type)).results[0]
