@@ -159,7 +159,9 @@ class ConstantOp(IRDLOperation):
         kinds = {bool: BoolType, int: IntType, float: FloatType}
         kind = kinds.get(type(value))
         if kind is None:
-            raise UnsupportedError(f"a {type(value).__name__} is not a number")
+            raise UnsupportedError(
+                f"the value has type {type(value).__name__}, must be bool, int or float"
+            )
         super().__init__(
             properties={"value": scalar_attribute(value)}, result_types=[kind(str(value))]
         )

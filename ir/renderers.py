@@ -63,5 +63,5 @@ class Shown:
     def render(self, form: str) -> Any:
         """Render the result in a registered form."""
         found = form_of(self, form)
-        assert found is not None, f"no renderer for the {form} of a {type(self).__name__}"
+        assert found is not None, f"no renderer for the {form} of {type(self).__name__}"
         return found(self)

@@ -477,7 +477,7 @@ def kind_mismatch(attr: Attribute, argument: Argument) -> str | None:
         return "a program cannot contain generators and streams"
     items = cast(list[Any], value) if isinstance(value, list) else [value]
     if isinstance(value, list) and not argument.type.is_list:
-        return f"a list is not a {argument.type}"
+        return f"a list is not of type {argument.type}"
     for item in items:
         if item is _PLACEHOLDER:
             continue

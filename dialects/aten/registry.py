@@ -77,7 +77,7 @@ def _no_value(schema: Schema) -> str | None:
         return ""
     for argument in schema.written:
         if not argument.type.is_tensor or argument.type.is_list or argument.type.nullable:
-            return f", of which {argument.name} is a {argument.type}, not one tensor"
+            return f", of which {argument.name} has type {argument.type}, not one tensor"
     return None
 
 

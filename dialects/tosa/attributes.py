@@ -96,7 +96,7 @@ class EnumerationAttr(Data[str]):
         """Parse a case of the enumeration without angle brackets."""
         case = parser.parse_identifier(f" for {cls.name}")
         if case not in cls.codes:
-            parser.raise_error(f"{case} is not a {cls.name}: one of {', '.join(cls.codes)}")
+            parser.raise_error(f"{case} is not a case of {cls.name}: {', '.join(cls.codes)}")
         return case
 
     def print_parameter(self, printer: Printer) -> None:

@@ -104,7 +104,9 @@ class TosaOp(HasAxes, IRDLOperation):
             if attribute is None:
                 attribute = enumeration(enumeration.parse_case(parser))
             if not isinstance(attribute, enumeration):
-                parser.raise_error(f"{name} must be a {enumeration.name}", position, parser.pos)
+                parser.raise_error(
+                    f"{name} must be a case of {enumeration.name}", position, parser.pos
+                )
             return name, attribute
         return name, parser.parse_attribute()
 

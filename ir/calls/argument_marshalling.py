@@ -46,7 +46,7 @@ def why_no_numbers(tensor: torch.Tensor) -> tuple[str, str] | None:
         "FakeTensor",
         "FunctionalTensor",
     ):
-        return f"is a {kind}, which wraps other tensors", "pass the tensor that it wraps"
+        return f"has type {kind}, which wraps other tensors", "pass the tensor that it wraps"
     if torch_private.is_functorch_wrapped_tensor(tensor):
         return "is a row of a vmap or has a gradient of torch.func", "call it outside of torch.func"
     if tensor.device.type != "cpu":

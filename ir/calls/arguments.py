@@ -90,7 +90,7 @@ def _problem(
     if any(is_one(value) for is_one, _ in kinds):
         return None
     wanted = " or ".join(dict.fromkeys(description for _, description in kinds))
-    text = "None" if value is None else f"a {type(value).__name__}"
+    text = "None" if value is None else f"of type {type(value).__name__}"
     return Problem(f"{name} is {text}, not {wanted}", f"{function.__qualname__}()")
 
 
@@ -121,7 +121,7 @@ def _kinds(
         elif name_of(kind) in _KINDS:
             found.append(_KINDS[name_of(kind)])
         elif isinstance(kind, type):
-            found.append((partial(_is_of, kind), f"a {name}"))
+            found.append((partial(_is_of, kind), f"of type {name}"))
         else:
             return ()
     return tuple(found)

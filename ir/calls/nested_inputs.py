@@ -80,19 +80,19 @@ def _leaves(spec: Any, given: Any, where: str) -> list[Any]:
     """
     if spec.is_leaf():
         if _is_nested(given):
-            raise _Mismatch(f"{where or 'an input'} is a {type(given).__name__}, not one value")
+            raise _Mismatch(f"{where or 'an input'} has type {type(given).__name__}, not one value")
         return [given]
     if spec.type in _SEQUENCES:
         if not isinstance(given, _SEQUENCES):
-            raise _Mismatch(f"{where} is a {type(given).__name__}, not a {spec.type.__name__}")
+            raise _Mismatch(f"{where} has type {type(given).__name__}, not {spec.type.__name__}")
         return _items(spec, cast(Sequence[Any], given), where)
     if isinstance(spec.type, type) and issubclass(spec.type, dict):
         if not isinstance(given, dict):
-            raise _Mismatch(f"{where} is a {type(given).__name__}, not a dictionary")
+            raise _Mismatch(f"{where} has type {type(given).__name__}, not a dictionary")
         return _values(spec, cast(dict[Any, Any], given), where)
     leaves, nesting = pytree.tree_flatten(given)
     if plain_nesting(nesting) != spec:
-        raise _Mismatch(f"{where} is a {type(given).__name__}, which nests differently")
+        raise _Mismatch(f"{where} has type {type(given).__name__}, which nests differently")
     return leaves
 
 

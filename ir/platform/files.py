@@ -65,7 +65,7 @@ def content(given: Content, what: str) -> bytes:
     if isinstance(found, bytes):
         return found
     raise StepwellError(
-        f"a {type(held).__name__} is not a {what}",
+        f"the argument has type {type(held).__name__}, which cannot be read as the {what}",
         help="pass its bytes, its path, or a file that is open for reading bytes",
     )
 

@@ -85,7 +85,7 @@ def returned(
         "apply": "the number of changes",
     }[phase]
     subject = f"{op_name(op)}: " if op is not None else ""
-    shown = repr(given) if isinstance(given, NO_MATCH) else f"a {type(given).__name__}"
+    shown = repr(given) if isinstance(given, NO_MATCH) else f"the type {type(given).__name__}"
     line = first_line(step, phase)
     failure = StepFailure(
         f"{subject}{name} returns {shown} from {phase}",

@@ -108,7 +108,7 @@ class Lowered(Shown):
         if place.suffix != f".{artifact}" and place.suffix in FORMATS:
             other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
             raise StepwellError(
-                f"the target {self.target.name} writes a .{artifact}, not a {place.suffix}",
+                f"the target {self.target.name} writes .{artifact} files, not {place.suffix}",
                 help=f"name it {place.with_suffix('.' + artifact)}"
                 + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
             )
@@ -303,8 +303,8 @@ class Lowered(Shown):
         found = source.get(method) if isinstance(source, Mapping) else source
         if source is None:
             raise StepwellError(
-                "the source program was not pickled for this process",
-                help="instead lower a stepwell program: from_exported_program(exported)",
+                "the source program is missing: pickling a lowered program omits it",
+                help="lower stepwell.from_exported_program(exported), which is pickled too",
             )
         if found is None or isinstance(found, bool | int | float | str | Sequence):
             raise StepwellError(

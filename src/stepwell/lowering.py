@@ -112,7 +112,7 @@ def lower_as_far(
     given = chosen_target.chosen(options)
     if observer is not None and not takes(observer, 3):
         raise StepwellError(
-            f"a {type(observer).__name__} is not an observer",
+            f"observer ({type(observer).__name__}) does not take three arguments",
             help="pass a function of (step, program, int)",
         )
     whole = prepared(chosen_target, pipeline, given)
@@ -130,8 +130,8 @@ def lower_as_far(
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     if check and (way.begins or way.ends):
         raise StepwellError(
-            "check needs a whole lowering, without start and stop",
-            help="omit check, or lower the imported program completely",
+            "check= needs a whole lowering, but start= or stop= was passed",
+            help="omit check, or omit start and stop",
         )
     work.weights.require_data()
     exact = exact_ops(chosen.steps)

@@ -96,7 +96,7 @@ def programs_of(given: Any) -> Any:
         return given
     if hasattr(given, "buffer"):
         raise StepwellError(
-            f"a {type(given).__name__} is memory-planned and serialized already",
+            f"{type(given).__name__} is a result of to_executorch: memory is planned already",
             help="stepwell.read_pte(manager.buffer) reads it",
         )
     if not hasattr(given, "exported_program"):
@@ -105,7 +105,7 @@ def programs_of(given: Any) -> Any:
     for name, program in programs.items():
         if any("call_delegate" in str(node.target) for node in program.graph.nodes):
             raise StepwellError(
-                f"the method {name!r} has delegates of another flow",
+                f"the method {name!r} already contains delegates",
                 help="lower the result of to_edge before to_backend, or the exported program",
             )
     return {**programs, **constant_methods(given)}

@@ -36,12 +36,12 @@ def text(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("count", "1", "count is a str, not an integer"),
-        ("count", True, "count is a bool, not an integer"),
-        ("sizes", 3, "sizes is a int, not a list or None"),
-        ("function", 5, "function is a int, not a function of 2 arguments or None"),
-        ("function", lambda a: a, "function is a function, not a function of 2"),
-        ("path", 5, "path is a int, not a path or a string"),
+        ("count", "1", "count is of type str, not an integer"),
+        ("count", True, "count is of type bool, not an integer"),
+        ("sizes", 3, "sizes is of type int, not a list or None"),
+        ("function", 5, "function is of type int, not a function of 2 arguments or None"),
+        ("function", lambda a: a, "function is of type function, not a function of 2"),
+        ("path", 5, "path is of type int, not a path or a string"),
     ],
 )
 def test_an_argument_that_contradicts_its_annotation_is_refused(

@@ -119,7 +119,7 @@ def test_what_has_no_name_or_no_bytes_is_refused(function: Any, reason: str) -> 
         ("nameless", {"tosa": "gate"}, "not a domain::operator"),
         ("nameless", {"tosa": "com.example::gate"}, "registered as CUSTOM already"),
         ("written", {"tosa": "com.example::written"}, "writes to its arguments"),
-        ("nameless", {"tosa_attributes": (str, str)}, "without its name"),
+        ("nameless", {"tosa_attributes": (str, str)}, "needs tosa="),
     ],
 )
 def test_a_registration_that_cannot_be_is_an_error(op: str, given: Any, reason: str) -> None:

@@ -87,7 +87,7 @@ def make():
 KINDS = {
     "raises": ("fails in build, ValueError: no more than one", 'raise ValueError("no more'),
     "returns": ("returns True from match", "it begins at"),
-    "yields": ("returns a generator from build", "it contains no `yield`"),
+    "yields": ("returns the type generator from build", "it contains no `yield`"),
     "never-ends": ("times without an end", "it makes again what it matches"),
     "breaks": ("breaks the program: aten.mm.default: a and b must", "what it writes begins at"),
     "raises-in-pass": ("raises-in-pass fails in apply, KeyError", "in apply"),

@@ -143,7 +143,7 @@ def test_a_program_that_says_something_else_at_another_size_is_not_left_open() -
     ("dynamic", "said"),
     [
         ("bach", "did you mean 'batch'"),
-        ({"batch": 2}, "has 6 in the example, and batch ends at 2"),
+        ({"batch": 2}, "has size 6 in the example, above the batch limit 2"),
         ({"image": 0}, "must be at least 1"),
     ],
 )

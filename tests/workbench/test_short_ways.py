@@ -94,7 +94,7 @@ LINEAR, ROW = nn.Linear(4, 4), torch.randn(1, 4)
             "only a module can be quantized, not an object of type",
         ),
         (LINEAR, "int8-xnnpack", [], "no data to calibrate on"),
-        (LINEAR, "int8-xnnpack", ROW, r"is a Tensor(.|\n)*a list of tensors"),
+        (LINEAR, "int8-xnnpack", ROW, r"has type Tensor(.|\n)*a list of tensors"),
         (LINEAR, "int8-xnnpck", [ROW], "int8-xnnpack"),
     ],
     ids=["no module", "no data", "a tensor", "a misspelt quantizer"],

@@ -70,7 +70,7 @@ def scatter_by_product(
     if x.dtype != f32 and reduce != "sum":
         refuse("no half-precision number is provably below every element")
     if reduce not in ("sum", "amax", "amin"):
-        refuse(f"a {reduce} over the values at an index is not a product")
+        refuse(f"the reduction {reduce} over the values of an index is not a matrix product")
     at = x.axis(dim)
     places = _places(index, at, x, source)
     if x.shape[at] > MOST_PLACES:

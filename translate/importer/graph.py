@@ -202,7 +202,9 @@ class GraphImporter(Importer):
         if isinstance(module, torch.nn.Module):
             return  # A sub-graph or a lowered delegate: its only user imports or refuses it.
         if not isinstance(module, torch.Tensor):
-            self.refuse(node, f"get_attr {node.target} is a {type(module).__name__}")
+            self.refuse(
+                node, f"get_attr {node.target} has type {type(module).__name__}, must be a tensor"
+            )
             return
         key = f"{self.prefix}{node.target}"
         self.shared.hold(key, module, node)

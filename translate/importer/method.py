@@ -107,7 +107,7 @@ def import_method(
                 method.keys[node.name] = key
         else:
             kind = spec.kind.name.lower().replace("_", " ")
-            importer.refuse(node, f"input {node.name} is a {kind}: it has no form in the IR")
+            importer.refuse(node, f"input {node.name} is of kind {kind}: it has no form in the IR")
     importer.body()
     for node in writes.placeholders:
         _write_back(importer, node, method)
@@ -165,7 +165,7 @@ def _user_input(
         importer.values[node] = None
         return
     if not isinstance(spec.arg, _VALUES):
-        importer.refuse(node, f"input {node.name} is a {type(spec.arg).__name__}")
+        importer.refuse(node, f"input {node.name} is of kind {type(spec.arg).__name__}")
         return
     order = None
     value = node.meta.get("val")
@@ -245,7 +245,7 @@ def _outputs(
             continue
         if spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
             kind = spec.kind.name.lower().replace("_", " ")
-            importer.refuse(returned, f"output {value} is a {kind}: it has no form in the IR")
+            importer.refuse(returned, f"output {value} is of kind {kind}: it has no form in the IR")
             continue
         held = importer.values.get(value) if isinstance(value, Node) else None
         if not isinstance(held, SSAValue):

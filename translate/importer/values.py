@@ -62,7 +62,7 @@ def why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
         )
     if is_traceable_wrapper_subclass(tensor):
         return (
-            f"is a {type(tensor).__name__}, which wraps other tensors",
+            f"has type {type(tensor).__name__}, which wraps other tensors",
             "unwrap it before the export: torchao.utils.unwrap_tensor_subclass(model)",
         )
     return None

@@ -102,7 +102,7 @@ class _Outgoing:
         """Return the MLIR type of a value."""
         if isinstance(value.type, TensorType):
             return spelled(value.type)
-        self.problem(op, f"a {value.type} is no tensor")
+        self.problem(op, f"the type {value.type} is not a tensor type")
         return "!torch.none"
 
     def name(self, value: SSAValue) -> str:

@@ -298,7 +298,9 @@ class _Incoming:
             if isinstance(value, SSAValue):
                 fake = fake_of(symbols, value, self.program.weights)
                 if fake is None:
-                    raise CannotImport(f"it reads a {value.type}, which is no tensor")
+                    raise CannotImport(
+                        f"it reads a value of type {value.type}, which is not a tensor"
+                    )
                 known[id(fake)] = value
                 value = fake
             given.append(value)
@@ -333,7 +335,9 @@ class _Incoming:
         held = getattr(value, "constant", None)
         held = value if held is None and type(value) is torch.Tensor else held
         if held is None:
-            raise CannotImport(f"it makes a {tensor_type(value)} of its own")
+            raise CannotImport(
+                f"it creates a constant of type {tensor_type(value)}, whose elements are unknown"
+            )
         constant = self.constant(held)
         constant.location = op.location
         new.add_op(constant)

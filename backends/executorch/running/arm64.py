@@ -443,7 +443,9 @@ def _packed(value: Any, order: Sequence[int]) -> bytes:
         case str():
             return b"\x00"  # The runtime keeps the text with which the program was created.
         case _:
-            raise StepwellError(f"a {type(value).__name__} cannot be passed to a program")
+            raise StepwellError(
+                f"a value of type {type(value).__name__} cannot be passed to a program"
+            )
 
 
 def _packed_tensor(value: torch.Tensor, order: Sequence[int]) -> bytes:

@@ -269,7 +269,7 @@ def _remedy(declared: Value, given: Any) -> str | None:
 def _input_faults(declared: Value, given: Any) -> list[str]:
     if not isinstance(declared, TensorValue):
         if isinstance(given, torch.Tensor):
-            return [f"a {type(declared).__name__} is needed, not a tensor"]
+            return [f"a value of type {type(declared).__name__} is needed, not a tensor"]
         if type(given) is not type(declared) or repr(given) != repr(declared):  # NaN is NaN.
             return [f"the program was made for {declared!r} here, not {given!r}"]
         return []

@@ -238,7 +238,7 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
     )
     wider: dict[Attribute, Attribute] = {i8: i32, i16: i48}
     due = wider.get(source, source) if bilinear else source
-    need(target == due, "a {} resize of {} gives {}, not {}", op.mode.data, source, due, target)
+    need(target == due, "{} resize of {} gives {}, not {}", op.mode.data, source, due, target)
     return [((n, *dims, channels), None)]
 
 

@@ -182,7 +182,11 @@ def _read(entry: Any, where: str) -> Budget:
     if wrong or "model" not in given:
         fact = f"{wrong[0]} = {entry[wrong[0]]!r}" if wrong else "a program names no model"
         known = ", ".join([*named, *(one.name for one in FIELDS)])
-        raise StepwellError(fact, where, f"texts, a list of options, numbers: {known}")
+        raise StepwellError(
+            fact,
+            where,
+            f"model, target, quantize are strings, options a list, limits numbers: {known}",
+        )
     options = tuple(str(option) for option in given.pop("options", ()))
     return Budget(**given, options=options, limits=Figures(**limits))
 

@@ -316,14 +316,14 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
             fact = f"torch.export.export fails on {_kind(model)}: {type(error).__name__}"
             raise StepwellError(
                 f"{fact}: {first_line(error)}",
-                help="any_length=False or the other attention may be exportable",
+                help="any_length=False, or another attention=, may be exportable",
             ) from error
     lost = next(
         (str(one.message) for one in warned if "assigned during export" in str(one.message)), ""
     )
     if lost:
         raise StepwellError(
-            f"{_kind(model)} has state that the observation did not find: {lost.split(' were ')[0]}"
+            f"{_kind(model)} assigns state that no cache or buffer keeps: {lost.split(' were ')[0]}"
         )
     return program
 

@@ -91,7 +91,7 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
             planned = transformers.AutoModelForCausalLM.from_config(config)
         held = (*planned.parameters(), *planned.buffers())
         if sum(tensor.numel() for tensor in held) > MOST_NUMBERS * size + ALWAYS:
-            raise ValueError("it describes a model larger than the tensors that it contains")
+            raise ValueError("the model that its header describes is larger than its tensors")
         model = transformers.AutoModelForCausalLM.from_pretrained(
             file.parent, dtype=torch.float32, **given
         )

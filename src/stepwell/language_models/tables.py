@@ -70,12 +70,14 @@ def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module
     weight: Any = getattr(table, "weight", None)
     if not isinstance(table, nn.Embedding):
         raise StepwellError(
-            f"the model looks up tokens in a {type(table).__name__}, not in a table"
+            f"the model's embedding has type {type(table).__name__}, must be torch.nn.Embedding"
         )
     rows, columns = weight.shape
     size = group or (32 if bits == 4 else columns)
     if columns % size:
-        raise StepwellError(f"rows of {columns} numbers do not consist of whole groups of {size}")
+        raise StepwellError(
+            f"the embedding's {columns} columns are not a multiple of the group size {size}"
+        )
     plain = nn.Embedding(rows, columns, _weight=weight.detach().float())
     granularity = granularities.PerAxis(0) if size == columns else granularities.PerGroup(size)
     config = quantization.IntxWeightOnlyConfig(

@@ -88,8 +88,8 @@ def export_vision_language(
     otherwise = next((said for name, said in _OTHERWISE.items() if name in known), None)
     if otherwise is not None or not hasattr(model, "get_image_features"):
         raise StepwellError(
-            f"{model.config.model_type} {otherwise or 'has no known embedding of an image'}, but "
-            "a runner passes a sequence of embeddings",
+            f"{model.config.model_type} {otherwise or 'has no method get_image_features'}, but "
+            "a runner passes an image as a sequence of embeddings",
             help="lower its language model alone: save_pretrained(model.language_model)",
         )
     told = export_causal_lm(

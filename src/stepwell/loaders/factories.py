@@ -32,7 +32,7 @@ def made_by(name: str) -> Any:
     file, _, attribute = name.rpartition(":")
     if isinstance(factory, torch.nn.Module):
         raise StepwellError(
-            f"{attribute} in {file} is a module, which does not state its inputs",
+            f"{attribute} in {file} is a module without example inputs",
             help=f"def with_inputs(): return {attribute}, (inputs,), and {file}:with_inputs",
         )
     with users_code(f"{attribute}() fails", Path(file)):
@@ -83,7 +83,8 @@ def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
         args, kwargs = held.get("args") or (), held.get("kwargs") or {}
         return held["module"], tuple(args), dict(kwargs), held.get("dynamic_shapes")
     if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) not in (2, 3, 4):
-        raise StepwellError(f"{name} returned {type(made).__name__}", help=FORMS)
+        fact = f"{name} returned {type(made).__name__}, which is not a module with inputs"
+        raise StepwellError(fact, help=FORMS)
     module, inputs, *rest = cast("tuple[Any, ...]", made)
     kwargs: Any = rest.pop(0) if rest and (len(rest) == 2 or _holds_tensors(rest[0])) else {}
     dynamic = rest[0] if rest else None

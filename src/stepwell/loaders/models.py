@@ -81,7 +81,9 @@ def open_model(
         return _from_transformers(Path(spec), quantize, language or {})
     if language:
         fact = f"{spec} is no folder of a causal language model of transformers"
-        raise StepwellError(fact, help="--context, --attention and --cache are for such alone")
+        raise StepwellError(
+            fact, help="omit --context, --attention and --cache: only language models have them"
+        )
     if quantize is not None:
         raise StepwellError(_EXPORTED.format(spec, "a module is quantized"), help=_A_MODULE)
     file = Path(spec)
@@ -149,7 +151,7 @@ def _from_transformers(folder: Path, quantize: str | None, language: Mapping[str
     others = sorted(set(how) - kind.options) if kind.options is not None else ()
     if others:
         raise StepwellError(
-            f"{folder} is a model of {kind.what}, which is exported without {', '.join(others)}",
+            f"{folder} is a model of {kind.what}, whose export has no {', '.join(others)}",
             help="omit these options",
         )
     if kind.export is not export_seq2seq:  # Which has one form.
@@ -183,9 +185,7 @@ def export_model(
         return Model(name, from_exported_program(made), None, inputs, keywords)
     module, args, kwargs, shapes = parts_of(name, made)
     if not isinstance(module, torch.nn.Module):
-        raise StepwellError(
-            f"{name} returned a {type(module).__name__} instead of a torch.nn.Module"
-        )
+        raise StepwellError(f"{name} returned {type(module).__name__} instead of torch.nn.Module")
     if quantize is not None:
         if kwargs:
             raise StepwellError(f"{name} takes inputs by keyword, which quantizers do not support")

@@ -197,7 +197,7 @@ def _call(held: Any) -> None:
         held = function
     if not callable(held):
         raise StepwellError(
-            f"a {type(held).__name__} is not a plug-in",
+            f"the argument has type {type(held).__name__}, which is not a plug-in",
             help="pass a function that takes the registry",
         )
     cast(Callable[[Registry], None], held)(REGISTRY)

@@ -63,7 +63,7 @@ def register_op(
         )
     cls = of_overload(overload)
     if library is not None and kernel is None:
-        raise StepwellError(f"{cls.name}: a library is stated without the kernel that it registers")
+        raise StepwellError(f"{cls.name}: library= needs kernel=, the kernel that it registers")
     if kernel is not None:
         schema = schema_of_kernel(kernel)
         if matched_arguments(cls.SCHEMA, schema) is None:
@@ -75,7 +75,9 @@ def register_op(
     if tosa is not None:
         register_custom(cls, tosa, tosa_attributes)
     elif tosa_attributes is not None:
-        raise StepwellError(f"{cls.name}: attributes of a CUSTOM are stated without its name")
+        raise StepwellError(
+            f"{cls.name}: tosa_attributes= needs tosa=, the name of the CUSTOM operator"
+        )
     if meaning is not None or shape is not None:
         register_meaning(cls, Meaning(meaning, shape))
 

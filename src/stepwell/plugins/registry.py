@@ -166,7 +166,9 @@ class Registry:
         """
         spelled = name or getattr(target, "name", "")
         if not spelled:
-            raise StepwellError("a target that is created later needs a name", help="name='…'")
+            raise StepwellError(
+                "a function that creates a target needs a name", help="pass name='…'"
+            )
         if spelled.startswith(HOUSE):
             raise StepwellError(f"the target {spelled!r} is stepwell's own")
         self._put("targets", self.targets, spelled, target)

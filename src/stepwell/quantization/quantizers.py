@@ -282,7 +282,7 @@ def _looked_over(data: Any) -> list[Any]:
     """Return the inputs as a list, or raise an error if there are none."""
     if hasattr(data, "shape") or not isinstance(data, Iterable):
         raise StepwellError(
-            f"the data is a {type(data).__name__}, not a sequence of inputs",
+            f"the data has type {type(data).__name__}, must be a sequence of inputs",
             help="pass a list of tensors, or of tuples of tensors",
         )
     held = list(data)

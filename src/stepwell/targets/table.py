@@ -75,7 +75,7 @@ def find_target(name: str) -> Target:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise StepwellError(
-            f"the target is a {type(name).__name__}, must be a string",
+            f"the target has type {type(name).__name__}, must be a string",
             help="targets are " + ", ".join(known_targets()),
         )
     home = _home(name)
@@ -90,7 +90,7 @@ def _brought_target(name: str) -> Target:
         held = brought.targets[name]
         made = held if isinstance(held, Target) else held()
         if not isinstance(made, Target):  # pyright: ignore[reportUnnecessaryIsInstance]
-            fact = f"the registered target {name!r} created a {type(made).__name__}"
+            fact = f"the registered target {name!r} is of type {type(made).__name__}, not Target"
             raise StepwellError(fact, help="stepwell.Target(name, pipeline, artifact, …)")
         return made
     if name in brought.pipeline_targets:

@@ -156,7 +156,7 @@ class Target:
             raise StepwellError(
                 f"{', '.join(shaping)}: changes the target's own pipeline, but another pipeline "
                 "was passed",
-                help="omit one of the two; passes of a pipeline have options",
+                help="omit one of the two; or set options of the passes in the pipeline's text",
             )
         return _a_pipeline(pipeline)
 
@@ -195,7 +195,7 @@ class Target:
             return self.runner(artifact, inputs, method)
         if self.on_core is None:
             raise StepwellError(
-                f"target {self.name!r} cannot run on the core {cpu}", help="omit cpu"
+                f"cpu={cpu}: target {self.name!r} has no emulated CPUs", help="omit cpu"
             )
         return self.on_core(artifact, inputs, method, cpu)
 
@@ -205,7 +205,7 @@ def _a_pipeline(pipeline: Any) -> Pipeline:
     if isinstance(pipeline, Pipeline):
         return pipeline
     raise StepwellError(
-        f"a {type(pipeline).__name__} is not a pipeline",
+        f"pipeline has type {type(pipeline).__name__}, which is not a pipeline",
         help='stepwell.PIPELINES["xnnpack"] is one, "normalize,my-rewrite" is the text of one, and '
         "lambda own: own.after(…) changes the target's own",
     )

@@ -81,8 +81,8 @@ class Checked:
             kept = self._recorded(name, make_samples(func, example, seed))
             if not kept:
                 raise StepwellError(
-                    f"method @{name} runs on no sample",
-                    help="give inputs that the model takes: check(..., inputs=example_inputs); "
+                    f"the method @{name} fails on every sample",
+                    help="pass inputs that the model accepts: check(..., inputs=example_inputs); "
                     + "; ".join(self.skipped[:3]),
                 )
             self.recordings[name] = kept

@@ -170,7 +170,7 @@ def spelled(type_: Attribute) -> str:
         UnsupportedError: the type is not a tensor of floats or signless integers.
     """
     if not isinstance(type_, TensorType):
-        raise UnsupportedError(f"a {type_} is not a tensor")
+        raise UnsupportedError(f"the type {type_} is not a tensor type")
     return tensor_type(dims(type_), element(type_))
 
 

@@ -15,7 +15,7 @@ from stepwell.quantization.sensitivity.measure import accuracy
 def run(arguments: argparse.Namespace) -> Outcome:
     """Measure accuracy, and print the summary and the tables."""
     if arguments.levels < 0:
-        raise StepwellError("--levels is a count of batches", help="0 skips the levels")
+        raise StepwellError("--levels must be at least 0 batches", help="0 measures no level")
     data, fit = made_by(arguments.data), arguments.fit and made_by(arguments.fit)
     metric = arguments.metric and named(arguments.metric)
     opened = open_model(arguments.model, trust=arguments.trust)

@@ -36,8 +36,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
         asked = [Budget(arguments.model, *said)]
     if not asked:
         raise StepwellError(
-            f"{path} has no program {arguments.model or ''}".rstrip(),
-            help="stepwell budget MODEL --write makes one",
+            f"{path} has no budget of a program {arguments.model or ''}".rstrip(),
+            help="stepwell budget MODEL --write measures the program and writes one",
         )
     measured = [
         (one, *_measure(one, arguments.latency or one.limits.latency_ratio)) for one in asked

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         elif arguments.output.suffix == ".mlir":
             lowered.program.save(arguments.output)
         else:
-            fact = f"the lowering stops after {after!r}, and {arguments.output} is no text"
+            fact = f"the lowering stops after {after!r} and writes IR, not an artifact"
             raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
         print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
     if arguments.etrecord:
@@ -76,7 +76,7 @@ def _kinds(said: list[str]) -> dict[str, int | None]:
     kinds: dict[str, int | None] = {}
     for kind, _, most in (each.partition("=") for text in said for each in text.split(",")):
         if most and not most.isdecimal():
-            raise StepwellError(f"--dynamic {kind}={most}: {most!r} is not a size")
+            raise StepwellError(f"--dynamic {kind}={most}: the maximum {most!r} is no number")
         kinds[kind] = int(most) if most else None
     return kinds
 

@@ -44,8 +44,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if (arguments.overlay or arguments.beside) and not arguments.html:
         raise StepwellError("--overlay and --beside require --html", help="add --html FILE")
     if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:
-        fact = "-O, --pipeline and its changes are a target's, and none is named"
-        raise StepwellError(fact, help="give --target")
+        fact = "-O, --pipeline and changes of the pipeline need a target"
+        raise StepwellError(fact, help="add --target")
     if arguments.open and not arguments.html:
         raise StepwellError("--open opens the page that --html writes", help="add --html FILE")
     options = options_of(arguments) if arguments.target else {}

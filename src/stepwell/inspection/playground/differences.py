@@ -144,6 +144,6 @@ def same_inputs(one: Program, other: Program, method: str) -> None:
     before, after = (p.method(method).function_type.inputs for p in (one, other))
     if before != after:
         raise StepwellError(
-            "the lowered program takes other types than the model",
-            help="omit the option io",
+            "the inputs of the lowered program have other types than those of the model",
+            help="omit the option io, which changes the types of inputs",
         )

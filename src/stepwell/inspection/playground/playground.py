@@ -171,7 +171,7 @@ class Playground:
         if missing:
             raise StepwellError(
                 f"the weight {missing[0]!r} does not exist",
-                help=f'a small one may be in the text: stepwell.weight <"{missing[0]}"> '
+                help=f'the text may define a small weight: stepwell.weight <"{missing[0]}"> '
                 '"constant" = dense<…> : tensor<…> : tensor<…>',
             )
         return Program(module, weights)

@@ -153,7 +153,7 @@ def _variants(rule: type[RuleRewrite]) -> Iterator[Variant]:
     except AssertionError as error:
         raise StepwellError(
             f"rule {rule.name}: {error}" if str(error) else f"rule {rule.name} has no example",
-            help='`for $c = 2.0, %x = "tensor<4xf32>"` says what holes are in its example',
+            help='`for $c = 2.0, %x = "tensor<4xf32>"` gives the holes of its example their values',
         ) from error
     turns = [variants_of(draft, rule.anchors) for draft in drafts]
     while True:

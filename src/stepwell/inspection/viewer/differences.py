@@ -62,7 +62,7 @@ def differences(
     try:
         exact, exact_now = (_values(one, method, wide, _Widened) for one in (program, lowered))
     except (RuntimeError, TypeError, ValueError) as error:
-        fact = f"the program does not run with 64 bits: {first_line(error)}"
+        fact = f"the program does not run in float64, the reference: {first_line(error)}"
         raise StepwellError(fact, help="leave out --difference") from error
     found: dict[str, float] = {}
     for node, values in eager.items():

@@ -27,7 +27,7 @@ def read_overlay(path: Path) -> dict[str, Any]:
         raise StepwellError(f"{path} is not valid JSON: {error}", help=_FORM) from error
     graphs = list(_graphs(data))
     if not graphs:
-        raise StepwellError(f"{path} has no results", help=_FORM)
+        raise StepwellError(f"{path} has no results of nodes", help=_FORM)
     for graph in graphs:
         for key, held in graph["results"].items():
             value = held.get("value") if isinstance(held, dict) else held

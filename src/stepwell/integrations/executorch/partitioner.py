@@ -72,7 +72,7 @@ def _is_plain(program: Program, method: str) -> None:
     signature = get_signature(func)
     problems = [
         Problem(
-            f"{port.name!r} has the dim order {list(port.dim_order)}",
+            f"{port.name!r} has the dim order {list(port.dim_order)}, must be contiguous",
             help="export with contiguous inputs, or write the .pte itself: stepwell.lower",
         )
         for port in (*signature.inputs, *signature.outputs)
@@ -80,7 +80,7 @@ def _is_plain(program: Program, method: str) -> None:
     ]
     problems += [
         Problem(
-            "a delegate has dynamic sizes",
+            "a delegate with dynamic sizes cannot be in an edge program",
             describe_op(op),
             "write the .pte itself: stepwell.lower(exported, 'xnnpack').to_pte()",
         )
@@ -192,7 +192,7 @@ class StepwellPartitioner(Partitioner):
         lowered = lower_as_far(exported_program, self.target, **self.options)
         if lowered.target.artifact != "pte" or lowered.program.level != TARGET:
             raise StepwellError(
-                f"the partitioner creates XNNPACK delegates, but {self.target!r} creates others",
+                f"the partitioner creates XNNPACK delegates only, not those of {self.target!r}",
                 help=f"stepwell.lower(exported, {self.target!r})",
             )
         option_names = {option.name for option in lowered.target.options if "pte" in option.at}

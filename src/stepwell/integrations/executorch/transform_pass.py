@@ -57,7 +57,7 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
     step: Any = _named(rewrite, options) if isinstance(rewrite, str) else rewrite
     if not isinstance(step, Rewrite | Pass):
         raise StepwellError(
-            f"a {type(step).__name__} is not a rewrite",
+            f"the argument has type {type(step).__name__}, which is not a rewrite",
             help="pass the name of a rewrite, or an instance",
         )
 

@@ -218,7 +218,9 @@ def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
                 if kind == "sequence":
                     continue  # Only axes that can be dynamic: no channels.
                 name = f"{inputs.names[place[0]]} axis {place[1]}"
-                raise StepwellError(f"{name} has {size} in the example, and {kind} ends at {limit}")
+                raise StepwellError(
+                    f"{name} has size {size} in the example, above the {kind} limit {limit}"
+                )
             named = "batch" if place in batch else kind
             most.setdefault(place, (kind, limit or widest(named, size)))
     return most

@@ -104,8 +104,8 @@ def entries_of(source: str) -> dict[str, Entry]:
     """
     if source not in SOURCES:
         raise StepwellError(
-            f"the zoo has no {source!r}",
-            help="known are " + ", ".join(f"{name}/*" for name in SOURCES),
+            f"the zoo has no source of models {source!r}",
+            help="sources are " + ", ".join(f"{name}/*" for name in SOURCES),
         )
     if missing(source):
         return {}

@@ -74,4 +74,4 @@ def make(name: str) -> Made:
                 raise
             continue
         return Made(scaled(module, (image,)), (image,))
-    raise AssertionError(f"{name} takes no image")
+    raise AssertionError(f"{name} accepts an image of no tried size")

@@ -175,7 +175,7 @@ def model_of(type_: str, name: str, settings: Mapping[str, int], share: int) -> 
         config._attn_implementation = "eager"
         parameters = parameters_of(kind, config)
     if parameters > MOST:
-        raise ValueError(f"{parameters:,} parameters are more than {MOST:,}")
+        raise ValueError(f"the model has {parameters:,} parameters, more than the limit {MOST:,}")
     return kind(config).eval().float(), config
 
 
@@ -199,7 +199,7 @@ def with_inputs(model: Any, config: Any) -> Made:
             failures.append(f"{list(candidate)}: {type(error).__name__}: {str(error)[:100]}")
             continue
         return Made(scaled(module, inputs), inputs, ranges=tuple(map(HOLDS.get, candidate)))
-    raise ValueError("no input is taken: " + "; ".join(failures))
+    raise ValueError("the model accepts none of the tried inputs: " + "; ".join(failures))
 
 
 def with_cache(model: Any) -> Made:

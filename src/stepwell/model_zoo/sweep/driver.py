@@ -157,7 +157,7 @@ def job_of(
     """
     if (latency or stock or tune) and target != "xnnpack":
         raise StepwellError(
-            f"latency, stock and tune are available on xnnpack only, not on {target!r}",
+            f"latency, stock and tune are measured for xnnpack only, not for {target!r}",
             help="omit these options, or sweep xnnpack separately",
         )
     chosen = options_of(target, options)

@@ -37,7 +37,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     before, start, rest = read_bytes(path).decode().partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not end:
-        raise StepwellError(f"{path} has no lines {' and '.join(MARKS)}")
+        raise StepwellError(f"{path} lacks the marks of the table: the lines {' and '.join(MARKS)}")
     text = "\n".join((before + start, *markdown(rows), end + after))
     write_atomically(path, text.encode())
 

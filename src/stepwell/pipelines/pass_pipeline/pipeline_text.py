@@ -131,7 +131,9 @@ def parse_steps(
     """
     steps = [step for item in split(text) for step in _steps_of(item, own, known or {})]
     if not steps:
-        raise StepwellError("the pipeline has no pass", help="normalize,my-rewrite,…")
+        raise StepwellError(
+            "the pipeline has no pass", help="write a list, such as normalize,my-rewrite"
+        )
     return tuple(steps)
 
 
@@ -167,8 +169,8 @@ def _steps_of(item: str, own: Pipeline | None, known: Mapping[str, Step]) -> Ite
         rewrites = [step for part in split(inner) for step in _steps_of(part, own, known)]
         wrong = [step_name(step) for step in rewrites if not isinstance(step, Rewrite)]
         if wrong or not rewrites:
-            fact = f"{label}(…) drives rewrites together, and {', '.join(wrong) or 'holds none'}"
-            raise StepwellError(f"{fact}{' is none' if wrong else ''}")
+            fact = f"{', '.join(wrong)} is not a rewrite" if wrong else "the group is empty"
+            raise StepwellError(f"{label}(…) must contain only rewrites: {fact}")
         is_phased = any(isinstance(step, Phase) for step in rewrites)
         made = Legalize if is_phased else GreedyRewrites
         yield made(label, tuple(cast("list[Rewrite[Any]]", rewrites)))

@@ -166,7 +166,7 @@ def _entrance(program: Program, pipeline: Pipeline, target: str) -> str:
     cpu = program.module.attributes.get(CMSIS_TARGET)
     if level == "cmsis" and isinstance(cpu, StringAttr) and cpu.data != pipeline.name:
         raise StepwellError(
-            f"the program's biases and scratch memory are those of {cpu.data}, not of {target}",
+            f"the program's biases and scratch memory are made for {cpu.data}, not for {target}",
             help=f"emit it for {cpu.data}, or lower the model to {target}",
         )
     return level

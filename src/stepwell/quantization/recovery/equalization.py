@@ -67,8 +67,8 @@ def balanced(weights: Weights, batches: Sequence[Batch]) -> Weights:
         raise StepwellError(
             "the recovery method 'balancing' scales channels between layers, but the ops in "
             "between do not allow it",
-            help="channels can be scaled through ReLU, sums, and norms with factors, but not "
-            "through inhomogeneous functions",
+            help="a scale passes through ReLU, sums, and norms with factors, but not through "
+            "functions with f(s·x) ≠ s·f(x)",
         )
     best, least = weights, _divergence(weights, looked_at, plays)
     chosen = torch.zeros(len(gauge.roots))

@@ -103,8 +103,8 @@ def accuracy(
     if cures and fitted is None:
         if len(batches) < 2:
             raise StepwellError(
-                "recovery methods need one batch to be fitted and another to be accepted, but "
-                "there is only one batch",
+                "recovery methods are fitted on one batch and accepted on another, but there is "
+                "only one batch",
                 help="pass more batches, or batches for fitting as fit=",
             )
         fitted, batches = batches[: len(batches) // 2], batches[len(batches) // 2 :]
@@ -225,7 +225,7 @@ def batches_of(data: Any) -> list[Batch]:
     """
     if isinstance(data, torch.Tensor) or not isinstance(data, Iterable):
         raise StepwellError(
-            f"the data is a {type(data).__name__}, not a sequence of batches",
+            f"the data has type {type(data).__name__}, must be a sequence of batches",
             help="pass a list of (inputs, labels); labels may be None",
         )
     batches: list[Batch] = []

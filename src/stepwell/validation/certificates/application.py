@@ -148,7 +148,9 @@ class _Bounded(Interpreter):
         """Evaluate one op, binding its results."""
         self.steps += 1
         if self.steps > MOST_STEPS:
-            raise StepwellError(f"the statement takes more than {MOST_STEPS} steps")
+            raise StepwellError(
+                f"the interpreter evaluates more than {MOST_STEPS} ops of the statement"
+            )
         super().step(op, environment)
 
 

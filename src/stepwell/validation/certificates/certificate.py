@@ -121,9 +121,9 @@ class Certificate:
             held = json.loads(text, object_pairs_hook=_of_pairs)
             _has_types(held, {**_fields(cls), "version": int, "digest": str})
             if held.pop("version") != VERSION:
-                raise ValueError("it is of another version of stepwell")
+                raise ValueError("another version of stepwell wrote it")
             if held.pop("digest") != _digest({"version": VERSION, **held}):
-                raise ValueError("it was changed after it was written: its digest is another")
+                raise ValueError("it was changed after it was written: its digest does not match")
             rows: list[dict[str, Any]] = held.pop("entries")
             return cls(entries=tuple(map(_entry_of, rows)), **held)
         except (ValueError, TypeError, RecursionError) as error:
@@ -151,7 +151,10 @@ def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
         raise ValueError(f"an object with the fields {', '.join(wanted)} is missing")
     for name, kind in wanted.items():
         if not isinstance(row[name], kind) or isinstance(row[name], bool):
-            raise ValueError(f"{name} is a {type(cast(Any, row[name])).__name__}")
+            raise ValueError(
+                f"the field {name} has type {type(cast(Any, row[name])).__name__}, "
+                f"must be {kind.__name__}"
+            )
 
 
 def _entry_of(row: Any) -> Entry:
@@ -326,9 +329,7 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
             return
         row = rows.get(key)
         if row is None or key in begun:
-            raise StepwellError(
-                f"the weight {quoted(key)} is not described, or is derived from itself"
-            )
+            raise StepwellError(f"the weight {quoted(key)} has no entry, or is derived from itself")
         begun.add(key)
         holders = [each for each in given if key in each and each.is_known(key)]
         if "recipe" in row:
@@ -349,7 +350,7 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
             else:
                 store.add_unknown(key, type_)
             if store.type_of(key) != type_:
-                raise StepwellError(f"the weight {quoted(key)} has another type in the program")
+                raise StepwellError(f"the weight {quoted(key)} differs in type from the program's")
         made = store.recipe_of(key)
         found = [each for each in holders if made is None or each.recipe_of(key) != made]
         taken += bool(found) and not store.is_known(key)
@@ -358,7 +359,9 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
         if (row["digest"] and known) or (found and not known):
             digests.add(row["digest"])
         if len(digests) > 1 or any(s.type_of(key) != store.type_of(key) for s in found):
-            raise StepwellError(f"the weight {quoted(key)} has other elements in the program")
+            raise StepwellError(
+                f"the weight {quoted(key)} differs in type or elements from the program's"
+            )
 
     for key in rows:
         add(key)
@@ -382,4 +385,4 @@ def _add_constant(store: WeightStore, key: str, row: dict[str, Any]) -> None:
     flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
     made = store.constant(flat.reshape(row["shape"]), key.rpartition("#")[0])
     if made != key or store.content_hash(key) != row["digest"]:
-        raise StepwellError(f"the constant {quoted(key)} does not have the elements of its digest")
+        raise StepwellError(f"the elements of the constant {quoted(key)} do not match its digest")

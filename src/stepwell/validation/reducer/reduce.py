@@ -111,8 +111,8 @@ def _with_failure(reproducer: Reproducer) -> Header:
     found = fails(reproducer.program, reproducer.header.steps())
     if found is None:
         raise StepwellError(
-            "the pass does not fail on the program",
-            help="--test COMMAND defines another failure",
+            "the reproducer's pass does not fail on its program",
+            help="--test COMMAND searches for another failure: the command exits with 0 on it",
         )
     return replace(reproducer.header, fails=found.signature)
 
