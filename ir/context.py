@@ -93,8 +93,8 @@ class Context:
         choice = Choice(step, shape, dict(costs), table.get(f"{step} {shape}", by_cost))
         if (chosen := choice.chosen) not in costs:
             raise ChoiceError(
-                f"the table of choices says {chosen!r} for {choice.key}",
-                help=f"it can be {', '.join(costs)}; measure anew: stepwell sweep --tune",
+                f"the table of choices names an unknown alternative, {chosen!r}, for {choice.key}",
+                help=f"alternatives are {', '.join(costs)}; measure again: stepwell sweep --tune",
             )
         self.choices[choice.key] = choice
         return chosen

@@ -45,7 +45,7 @@ class Ranges:
     """
 
     def take(self, value: Any) -> Mapping[str | int, tuple[float, float]] | None:
-        """Return the ranges in the form in which they are used, or None for an invalid value."""
+        """Return the ranges as pairs (least, largest) by input, or None for an invalid value."""
         if not isinstance(value, Mapping):
             return None
         taken: dict[str | int, tuple[float, float]] = {}
@@ -101,8 +101,9 @@ class Option:
 
     Attributes:
         name: the option's name in Python; on the command line `-O name=value`.
-        kind: the allowed words, such words by name, integers by name, a table of choices, a range
-            of integers, or `bool`, `int`, `float`, `str`, `Path`.
+        kind: the allowed words (a tuple), words by name (`ByName`), ranges of inputs (`Ranges`), a
+            table of choices (`Choices`), a range of integers, or `bool`, `int`, `float`, `str`,
+            `Path`.
         default: the value if the option is not set; None means that another rule decides (see
             `meaning`).
         meaning: a phrase for the reader, without a full stop.

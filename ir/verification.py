@@ -153,7 +153,8 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
         held = weights.type_of(key)
         if stated != held:
             yield Problem(
-                f"{op.name}: weight {quoted(key)} is {held}, stated as {stated}", describe_op(op)
+                f"{op.name}: the op states {stated}, but weight {quoted(key)} has type {held}",
+                describe_op(op),
             )
 
 

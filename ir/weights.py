@@ -481,7 +481,7 @@ def _digest(tensor: torch.Tensor) -> str:
 
 
 def _digest_of(dtype: torch.dtype, shape: Sequence[int]) -> Any:
-    """Return a hash to which type and shape were added, before the bytes."""
+    """Start the hash of a tensor with its dtype and shape; the caller adds its bytes."""
     return hashlib.sha256(f"{dtype}{list(shape)}".encode())
 
 

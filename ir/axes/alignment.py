@@ -76,12 +76,12 @@ def extent_of(shape: Sequence[Dim]) -> int | Size:
 
 
 class _Primes(dict[str, int]):
-    """A mapping that assigns each symbol a large number, usually prime."""
+    """Values for symbols, to order symbolic sizes: each gets a large number, usually a prime."""
 
     def __missing__(self, name: str) -> int:
         return 7919 + 2 * crc32(name.encode())
 
 
 def _rank(size: int | Size) -> int:
-    """Return a number that orders sizes of which one divides the other."""
+    """Return the sort key of a size: a size that divides another one has a smaller key."""
     return size if isinstance(size, int) else size.evaluate(_Primes())

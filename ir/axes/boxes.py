@@ -16,17 +16,17 @@ Box = tuple[Range, ...]
 
 
 def whole(type_: Attribute) -> Box:
-    """Return the box of a whole tensor."""
+    """Return the box of a whole tensor: the range `(0, size)` for each axis."""
     return whole_of(dims(type_))
 
 
 def whole_of(shape: tuple[Dim, ...]) -> Box:
-    """Return the box of a whole tensor of this shape."""
+    """Return the box of a whole tensor of this shape: the range `(0, size)` for each axis."""
     return tuple((0, size) for size in shape)
 
 
 def nothing(type_: Attribute) -> Box:
-    """Return the empty box of a tensor."""
+    """Return the empty box of a tensor: the range `(0, 0)` for each axis."""
     return tuple((0, 0) for _ in dims(type_))
 
 
@@ -43,7 +43,7 @@ def join(first: Box, second: Box) -> Box:
 
 
 def numbers(range_: Range) -> tuple[int, int] | None:
-    """Return a range whose ends are numbers; None if an end is symbolic."""
+    """Return a range unchanged if both its ends are numbers; None if an end is symbolic."""
     start, stop = range_
     return (start, stop) if isinstance(start, int) and isinstance(stop, int) else None
 
@@ -76,12 +76,12 @@ OPEN = 64
 
 
 def elements(box: Box) -> int:
-    """Return the number of elements of a box, with `OPEN` for every symbol."""
+    """Estimate the number of elements of a box; each symbol of a size counts as `OPEN`, 64."""
     return prod(map(estimated, shape_of(box)))
 
 
 def estimated(size: Dim) -> int:
-    """Return the value of a size, with `OPEN` for every symbol."""
+    """Estimate the value of a size; each symbol counts as `OPEN`, 64."""
     if isinstance(size, int):
         return size
     return OPEN if size == UNKNOWN else size.evaluate(dict.fromkeys(size.symbols, OPEN))

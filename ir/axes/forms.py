@@ -15,7 +15,7 @@ from stepwell.ir.types import dims
 
 
 def mapped(op: Operation, *links: Links | None, result: int = 0) -> AxisMap:
-    """Build a map from links in the order of operands; operands without links are opaque."""
+    """Build an op's axis map from the links of its operands, in order; None: opaque operand."""
     shapes = tuple(_shape(value) for value in op.operands)
     given = (*links, *(None for _ in shapes[len(links) :]))
     return AxisMap(dims(op.results[result].type), shapes, given[: len(shapes)])
@@ -27,7 +27,9 @@ def _shape(value: SSAValue) -> Shape:
 
 @lru_cache(maxsize=4096)
 def broadcast(given: Shape, made: Shape) -> Links:
-    """Return links that align trailing axes; an axis of size 1 is read for every index."""
+    """Return the links of a broadcast operand: trailing axes are aligned, and an axis of size 1 is
+    read for every index.
+    """
     extra = len(made) - len(given)
     return tuple(
         Once(axis + extra) if size == 1 and made[axis + extra] != 1 else Along(axis + extra)
@@ -51,12 +53,12 @@ def elementwise(op: Operation, operands: int | None = None, result: int = 0) -> 
 
 
 def permuted(order: Sequence[int]) -> Links:
-    """Return the links of a permutation: result axis i is operand axis `order[i]`."""
+    """Return the axis links of a permutation: result axis i is operand axis `order[i]`."""
     return tuple(Along(axis) for axis in inverse(order))
 
 
 def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links:
-    """Return the links of a slice: result index i of each axis reads index `i * stride +
+    """Return the axis links of a slice: result index i of each axis reads index `i * stride +
     offset`.
     """
     steps = strides or [1] * len(offsets)
@@ -67,7 +69,7 @@ def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links
 
 
 def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
-    """Return the links of a concatenation along an axis; with symbolic sizes, offsets are
+    """Return the axis links of a concatenation along an axis; with symbolic sizes, offsets are
     unknown.
     """
     sizes = [shape[axis] for shape in shapes]
@@ -83,13 +85,13 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
 
 
 def along_rows(rank: int, axes: Iterable[int]) -> Links:
-    """Return links that keep all axes, except those that `mixed` lists."""
+    """Return links that keep all axes but `axes`, each of which is read whole for every index."""
     mixed = set(axes)
     return tuple(All(axis) if axis in mixed else Along(axis) for axis in range(rank))
 
 
 def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
-    """Return the links of a reduction, whose axes are removed, or have size 1 with `keep`."""
+    """Return the axis links of a reduction; reduced axes are removed, or kept with size 1."""
     gone = set(axes)
     links: list[Link] = []
     at = 0
@@ -105,7 +107,7 @@ def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
 
 @lru_cache(maxsize=4096)
 def reshaped(before: Shape, after: Shape) -> Links | None:
-    """Return the links of a reshape; None if the correspondence of axes is unknown."""
+    """Return the axis links of a reshape; None if the correspondence of axes is unknown."""
     groups = aligned(before, after)
     if groups is None:
         return None

@@ -42,7 +42,9 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """A link: index i of result axis `axis` reads `reach` indices from `i * stride + offset` on."""
+    """An operand axis that is kept, sliced or windowed: index i of result axis `axis` reads `reach`
+    indices of it, from `i * stride + offset` on.
+    """
 
     axis: int
     stride: int = 1
@@ -51,28 +53,28 @@ class Along:
 
     @property
     def is_plain(self) -> bool:
-        """Whether index i reads index i."""
+        """Whether index i of the result axis reads exactly index i of the operand axis."""
         return self.stride == 1 and self.offset == 0 and self.reach == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A link of an axis of size 1; `axis` is the result axis to which it is broadcast, if any."""
+    """An operand axis of size 1; `axis` is the result axis to which it is broadcast, if any."""
 
     axis: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """A link of an axis that is read whole; `axis` is the result axis that replaces it, if any."""
+    """An operand axis that is read whole; `axis` is the result axis that replaces it, if any."""
 
     axis: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A link: operand axes `sources` and result axes `targets` hold the same elements,
-    row-major.
+    """An operand axis that is merged or split: operand axes `sources` and result axes `targets`
+    hold the same elements in row-major order.
     """
 
     sources: tuple[int, ...]
@@ -86,7 +88,7 @@ Links = tuple[Link, ...]
 
 @cache
 def kept(rank: int) -> Links:
-    """Return links that keep every axis."""
+    """Return the axis links of an operand whose axes are those of the result."""
     return tuple(Along(axis) for axis in range(rank))
 
 
@@ -153,8 +155,9 @@ class AxisMap:
     # -- a part ----------------------------------------------------------------------------------
 
     def reads(self, operand: int, box: Box) -> Box:
-        """Return the box of an operand that a box of the result reads; empty with a
-        range `(0, 0)`.
+        """Return the part of an operand that a part of the result reads, both as index ranges.
+
+        If nothing is read, the range of each axis is `(0, 0)`.
         """
         links, shape = self.links[operand], self.shapes[operand]
         if links is None:
@@ -171,11 +174,11 @@ class AxisMap:
         return tuple((0, 0) for _ in shape) if is_nothing(read) else read
 
     def computable(self, box: Box) -> Box:
-        """Return the smallest box containing `box` that the same op computes from parts of its
-        operands.
+        """Return the smallest part of the result, containing `box`, that the same op computes from
+        parts of its operands.
 
-        The box contains mixed axes as a whole. For merged or split axes, it consists of whole rows
-        of the operand along the leading axis.
+        Axes whose elements depend on a whole operand axis are contained whole. Merged or split
+        axes are cut at whole rows of the operand along the leading axis.
         """
         made = list(box)
         for shape, links in zip(self.shapes, self.links, strict=True):
@@ -231,7 +234,9 @@ class AxisMap:
     # -- orders ----------------------------------------------------------------------------------
 
     def order_before(self, operand: int, order: Order) -> Order | None:
-        """Return the order of an operand if the result has `order`; None if there is no such order.
+        """Return how to permute an operand's axes if those of the result are permuted by `order`.
+
+        The result is None if no permutation of the operand has this effect.
 
         Axes of size 1 without a link to the result keep their positions.
         """
@@ -241,8 +246,9 @@ class AxisMap:
         return _carried(pairs, order, self.shape, len(self.shapes[operand]))
 
     def order_after(self, operand: int, order: Order) -> Order | None:
-        """Return the order of the result if an operand has `order`; None if there is no
-        such order.
+        """Return how the result's axes are permuted if those of an operand are permuted by `order`.
+
+        The result is None if no permutation of the result corresponds.
         """
         if self._is_plain(operand, order):
             return order
@@ -254,7 +260,7 @@ class AxisMap:
         return len(self.shape) == len(order) and self.links[operand] == kept(len(order))
 
     def _tied(self, operand: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Yield corresponding (axes of an operand, axes of the result)."""
+        """Yield pairs: axes of an operand, and the result axes that hold the same elements."""
         links = self.links[operand] or ()
         for axis, link in enumerate(links):
             if not isinstance(link, Flat) and link.axis is not None:
@@ -338,8 +344,8 @@ _F = TypeVar("_F", bound=AxisRule)
 
 
 def maps(*names: str) -> Callable[[_F], _F]:
-    """Register the axis map of a result of these ops; the function returns None for an opaque
-    op.
+    """Decorate a function that returns the axis map of a result of these ops, or None if the
+    op is opaque.
     """
 
     def register(rule: _F) -> _F:

@@ -2,8 +2,8 @@
 
 The program accepts what eager accepts: any strides, a lazy negation or conjugate, parameters, plain
 subclasses. Tensors without elements in the CPU's memory, and those that contradict the signature,
-are refused by the argument's name. A program that writes to an input writes to the caller's tensor,
-in any layout, as eager does, and to no other tensor.
+are rejected with an error that names the argument. A program that writes to an input writes to the
+caller's tensor, in any layout, as eager does, and to no other tensor.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Arguments:
-    """The dynamic inputs of one call."""
+    """The tensors and numbers that a caller passes to one call of a method."""
 
     values: list[Any]
     """The inputs as the program takes them: plain, in the declared layout."""
@@ -81,7 +81,7 @@ class Arguments:
     """The indices of those that the method writes to."""
 
     def copies(self) -> list[Any]:
-        """Return the values with written ones copied, for an engine that writes to its inputs."""
+        """Return the inputs, with copies of those that the method writes to in place."""
         return [
             value.clone() if at in self.written else value for at, value in enumerate(self.values)
         ]
@@ -195,7 +195,7 @@ class CallSizes:
         self.problems: list[Problem] = []
 
     def number(self, type_: Attribute, value: Any, where: str) -> None:
-        """Bind a number of the call, which may be a size of its tensors."""
+        """Bind the symbol of an integer argument, which may also be a tensor's size."""
         if isinstance(type_, IntType) and str(type_.data).isidentifier():
             self._bind(type_.data, value, where, "the number")
 

@@ -95,14 +95,14 @@ def _problem(
 
 
 def _text_of(annotation: Any) -> str:
-    """Return an annotation as text, in a module that evaluates annotations too."""
+    """Return an annotation as text, even if its module evaluates annotations."""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def _kinds(
     annotation: str, scope: Mapping[str, Any]
 ) -> tuple[tuple[Callable[[Any], bool], str], ...]:
-    """Return the checks of an annotation; empty if it contains an unknown name."""
+    """Return (predicate, name) of each class that an annotation allows; empty: not checked."""
     try:
         tree = ast.parse(annotation, mode="eval").body
     except SyntaxError:
@@ -128,7 +128,7 @@ def _kinds(
 
 
 def name_of(kind: Any) -> str:
-    """Return `Sequence` for an alias such as `Samples = Sequence[Tensor]`."""
+    """Return the class name of a generic alias: `Sequence` for `Samples = Sequence[Tensor]`."""
     return str(getattr(getattr(kind, "__origin__", None), "__name__", ""))
 
 

@@ -37,7 +37,7 @@ RANGES = "stepwell.input_ranges"
 def bind_inputs(
     func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Return the values of `bind`, for a caller that ignores mutated inputs."""
+    """Check a call's arguments and return the program's inputs; mutated inputs are ignored."""
     return bind(func, args, kwargs).values
 
 
@@ -144,11 +144,11 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
 
     Args:
         funcs: the methods.
-        ranges: (least, largest) by the name of an input, or by its position; numbers of integer
-            inputs are whole. Methods without such an input are unchanged.
+        ranges: (least, largest) by the name of an input, or by its position; both numbers
+            are integers for an integer input. Methods without such an input are unchanged.
 
     Raises:
-        StepwellError: no method has the input, or the input has no such numbers.
+        StepwellError: no method has the input, or the range of an integer input is not integers.
     """
     unknown, names = set(ranges), list[str]()
     for func in funcs:
@@ -162,9 +162,9 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
                 unknown.discard(key)
                 if kind is int and not all(float(end).is_integer() for end in ranges[key]):
                     raise StepwellError(
-                        f"ranges: {key!r} has integers, not {ranges[key]}",
+                        f"ranges: input {key!r} has integers, its range is {ranges[key]}",
                         f"method @{func.sym_name.data}",
-                        "both ends of its range are integers",
+                        "pass a range of two integers",
                     )
             texts.append("" if kind is None else "{}..{}".format(*map(kind, ranges[key])))
         if any(texts):
@@ -172,7 +172,7 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
     for key in ranges:
         if key in unknown:
             raise StepwellError(
-                f"ranges: {key!r} is not an input of real numbers",
+                f"ranges: {key!r} is not a tensor input of integers or floats",
                 help="such inputs are " + ", ".join(dict.fromkeys(names)),
             )
 
@@ -214,7 +214,7 @@ def flatten_inputs(
 
 
 def with_frozen(func: FuncOp, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a method's results: the computed outputs, and those that the program states."""
+    """Return a method's results: the computed outputs, and constant ones from its signature."""
     computed = iter(outputs)
     ports = get_signature(func).outputs
     stated = [next(computed) if p.constant is None else p.constant[0] for p in ports]

@@ -18,7 +18,7 @@ _SEQUENCES = (tuple, list)
 
 
 class _Mismatch(Exception):
-    """The difference between two nestings and its place, for the message."""
+    """Raised if arguments nest differently from the signature; states where and how they differ."""
 
 
 def plain_nesting(spec: Any) -> Any:

@@ -1,8 +1,8 @@
 """The measured behavior of an engine's nodes on special values, on each family of CPUs.
 
 A dialect of an engine registers its table of measurements (`tools/special_values.py`). A node,
-dtype or family without an entry is unknown: its result may be anything for a NaN, an infinity, a
-zero and a large number.
+dtype or family without an entry is unknown: for a NaN, an infinity, a zero or a large number, its
+result may be anything.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _TABLES: dict[str, Path] = {}
 
 @dataclass(frozen=True)
 class Change:
-    """Operands for which an engine's result is not PyTorch's.
+    """A set of operands for which an engine's result differs from PyTorch's.
 
     Attributes:
-        operands: numbers of each operand, None for any; of a sum or a window one element's.
+        operands: the range of each operand, None for any; for a sum or a window, of one element.
         expected: the class of PyTorch's result: nan, inf, -inf, 0, -0, denormal, finite.
-        result: the engine's class, a number, the least and the greatest one (`1.4e19 to 1.8e19`),
-            `left` or `right` (that operand itself), `lower limit`, or `any`: NaN or any number.
-        is_flush: it comes of denormal numbers that are read or written as zero, or of the order in
-            which large numbers are added up.
+        result: the engine's result: a class, a number, a range (`1.4e19 to 1.8e19`), `left` or
+            `right` (that operand itself), `lower limit`, or `any` (NaN or any number).
+        is_flush: whether the cause is that denormal numbers are read or written as zero, or the
+            order in which large numbers are added.
     """
 
     operands: tuple[Range | None, ...]
@@ -46,16 +46,16 @@ class Change:
 
     @property
     def numbers(self) -> Range:
-        """The least and the greatest result, of a result that is a number, a zero or infinite."""
+        """Return the least and the greatest result, if the result is a number or a range."""
         low, _, high = self.result.partition(" to ")
         return float(low), float(high or low)
 
     @property
     def is_loss(self) -> bool:
-        """Whether the result is of a class that matters.
+        """Whether the difference is more than a rounding error.
 
-        Not: denormal numbers, a zero's sign, zero for a small number (an approximation; a bound
-        speaks of that), and what an order of adding up makes overflow.
+        These are not: denormal numbers, the sign of a zero, zero for a small number (error bounds
+        cover this approximation), and an overflow due to the order of additions.
         """
         if self.is_flush:
             return False
@@ -65,7 +65,7 @@ class Change:
         return not (self.expected in ZEROS | FINITE and self.result in ZEROS | {"denormal"})
 
     def may_meet(self, given: Sequence[tuple[float, float, bool]]) -> bool:
-        """Whether operands of these numbers can be such: (least, greatest, may be NaN) of each."""
+        """Whether operands of these ranges, (least, greatest, may be NaN) each, can be affected."""
         return all(
             wanted is None
             or (nan if math.isnan(wanted[0]) else wanted[0] <= high and low <= wanted[1])
@@ -85,16 +85,16 @@ class EngineBehavior:
 
     @property
     def losses(self) -> tuple[Change, ...]:
-        """The changes that make another class of a result, denormal numbers aside."""
+        """Return the differences from PyTorch that are more than rounding errors."""
         return tuple(change for change in self.changes if change.is_loss)
 
     def keeps(self, given: Sequence[tuple[float, float, bool]]) -> bool:
-        """Whether no loss concerns operands of these numbers: (least, greatest, may be NaN)."""
+        """Whether no loss affects operands of these ranges, (least, greatest, may be NaN) each."""
         return not any(change.may_meet(given) for change in self.losses)
 
 
 def table_stands_in(engine: str, path: Path) -> None:
-    """Register the file with the measured behavior of a dialect's nodes."""
+    """Register the JSON file with the measured behavior of an engine's nodes."""
     _TABLES[engine] = path
 
 
@@ -104,14 +104,14 @@ def engines() -> tuple[str, ...]:
 
 
 def known_engine(engine: str) -> str:
-    """Return the name of an engine.
+    """Return the name of an engine unchanged, after checking it.
 
     Raises:
         StepwellError: no engine of this name was measured.
     """
     if engine not in engines():
         raise StepwellError(
-            f"no engine named {engine!r} was measured", help=f"it can be {', '.join(engines())}"
+            f"no engine named {engine!r} was measured", help=f"measured are {', '.join(engines())}"
         )
     return engine
 
@@ -121,7 +121,7 @@ def engine_behavior(node: str, dtype: str, engine: str) -> EngineBehavior:
     """Return the behavior of a node on special values.
 
     Args:
-        node: the op's name: `xnnpack.exp`; `xnnpack.add clamped` where it limits its result.
+        node: the op's name, `xnnpack.exp`, followed by `clamped` if the op clamps its result.
         dtype: `f32`, `f16`, or the name of a quantized type.
         engine: one of `engines()`.
 
@@ -144,7 +144,7 @@ def _table(path: Path) -> Mapping[str, Mapping[str, Mapping[str, list[list[Any]]
 
 
 def _change(row: list[Any], dtype: str) -> Change:
-    """A row of the table: operands, then the expected and the measured result."""
+    """Parse a row of the table: operands, then the expected and the measured result."""
     *operands, expected, result = row
     ranges: tuple[Range | None, ...]
     if isinstance(operands[0], int):
@@ -161,7 +161,7 @@ def _change(row: list[Any], dtype: str) -> Change:
 
 
 def _range(name: str, dtype: str) -> Range:
-    """Numbers by the name of the special value that stands for them."""
+    """Return the range of numbers that a name in the table stands for: `big`, `-denormal`, `0`."""
     sign, short = (-1.0, name[1:]) if name[0] == "-" else (1.0, name)
     tiny, most = _TINY[dtype], _MOST[dtype]
     named = {

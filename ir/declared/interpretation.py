@@ -80,9 +80,9 @@ class Outcome:
 
 @dataclass
 class Interpreter:
-    """Runs one method once. `observe` sees every op with its results (used to bisect).
+    """Runs one method once. `observe` is called with every op and its results (for bisection).
 
-    With `engine`, nodes treat special values as that engine does (`engine_behavior.engines`).
+    With `engine`, nodes treat special values (NaN, infinities, …) as that engine does.
     """
 
     weights: WeightStore

@@ -42,8 +42,8 @@ class Deviation:
 
     Attributes:
         loses: the effect, in words: `a NaN may become the greatest number beside it`.
-        accepted: whether the default mode allows it, because the stock flow's own form of the op
-            does the same, or for a reason in `docs/semantics.md`.
+        accepted: whether the default mode allows it, because ExecuTorch's own lowering of the
+            op does the same, or for a reason in `docs/semantics.md`.
     """
 
     loses: str

@@ -31,8 +31,8 @@ def without_collection(*, lives_on: bool = False) -> Generator[None]:
     heap costs a third more.
 
     Args:
-        lives_on: the block creates modules: move them to the oldest generation, so that they are
-            not scanned at the end.
+        lives_on: whether the objects that the block creates are kept: they are then moved to the
+            oldest generation, which is not scanned at the end.
     """
     with _LOCK:
         if not _COLLECTION["holders"]:

@@ -11,7 +11,7 @@ SAMPLED = 1 << 20
 
 
 def writer(place: memoryview) -> Callable[[int, memoryview], None]:
-    """Return a function that writes bytes at an offset."""
+    """Return a function that writes bytes at an offset of a buffer."""
 
     def put(begin: int, data: memoryview) -> None:
         place[begin : begin + len(data)] = data
@@ -22,7 +22,7 @@ def writer(place: memoryview) -> Callable[[int, memoryview], None]:
 def put_rows(
     tensor: torch.Tensor, place: memoryview, pack: Callable[[torch.Tensor], torch.Tensor] | None
 ) -> None:
-    """Write rows of a tensor, or their packed form, to `place`."""
+    """Write rows of a tensor to the buffer `place`, encoded by `pack` if there is one."""
     dense = torch.frombuffer(place, dtype=torch.uint8)
     if pack is None:
         dense.view(tensor.dtype).view(tensor.shape).copy_(tensor)
@@ -31,6 +31,6 @@ def put_rows(
 
 
 def samples(held: memoryview, begin: int) -> bytes:
-    """Return a sample of a thousandth of `held`, a tensor's bytes from byte `begin` on."""
+    """Return 16 bytes of each 16 KiB of `held`, a tensor's bytes from `begin` on, for a hash."""
     step = SAMPLED // 64
     return b"".join(held[at : at + 16] for at in range(-begin % step, len(held), step))

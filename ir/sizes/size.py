@@ -35,7 +35,7 @@ from stepwell.ir.sizes.monomials import Computed, Symbol, common, is_single, ove
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """`dividend // divisor`, rounded down, if no integer part can be split off."""
+    """An atom of a size: `dividend // divisor`, rounded down, without divisible terms."""
 
     dividend: Size
     divisor: Size
@@ -46,7 +46,7 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The minimum (`Min`) or the maximum (`Max`) of two or more sizes."""
+    """An atom of a size: the minimum (`Min`) or the maximum (`Max`) of two or more sizes."""
 
     kind: str
     sizes: tuple[Size, ...]
@@ -433,7 +433,7 @@ def _stands_for(name: str, values: Mapping[str, int | Size]) -> str:
 
 
 def rebuilt(atom: Quotient | Extreme, change: Callable[[Size], Size]) -> Size:
-    """Return an atom with each of its sizes changed."""
+    """Return an atom in which each size is replaced by the result of `change`."""
     if isinstance(atom, Quotient):
         return change(atom.dividend) // change(atom.divisor)
     return extreme(atom.kind, [change(size) for size in atom.sizes])
@@ -488,7 +488,7 @@ def _term(monomial: Monomial, coefficient: int) -> str:
 
 
 def _factor(atom: Atom) -> str:
-    """Format a part of a sum or product; torch puts a quotient in brackets, and sympy again."""
+    """Format a factor of a product; a quotient gets a second pair of brackets, as in sympy."""
     return f"({atom})" if isinstance(atom, Quotient) else str(atom)
 
 

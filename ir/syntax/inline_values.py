@@ -100,9 +100,10 @@ def _read(value: DenseIntOrFPElementsAttr, shape: list[int], dtype: torch.dtype)
 def _tensor_of(op: Operation, value: DenseIntOrFPElementsAttr) -> torch.Tensor:
     stated = cast(AnyTensor, op.results[0].type)
     value_type = value.type
+    fact = f"the inline constant has type {value_type}, but the op states {stated}"
     if not isinstance(value_type, TensorType) or value_type.element_type != element(stated):
-        raise StepwellError(f"the elements are {value_type}, stated as {stated}", describe_op(op))
+        raise StepwellError(fact, describe_op(op))
     shape = list(value_type.get_shape())
     if shape != list(dims(stated)) or not has_torch_dtype(element(stated)):
-        raise StepwellError(f"the elements are {value_type}, stated as {stated}", describe_op(op))
+        raise StepwellError(fact, describe_op(op))
     return _read(value, shape, torch_dtype(element(stated)))

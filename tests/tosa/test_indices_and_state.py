@@ -191,7 +191,7 @@ def test_a_declared_range_proves_what_is_computed_from_it(function) -> None:
 
 @pytest.mark.parametrize(
     ("name", "least", "reason"),
-    [("inputs_1", 0.5, "has integers, not"), ("nothing", 0, "is not an input of real numbers")],
+    [("inputs_1", 0.5, "has integers, its"), ("nothing", 0, "is not a tensor input of integers")],
 )
 def test_a_range_of_no_such_input_is_refused(name: str, least: float, reason: str) -> None:
     source = export(Of(RANGED[1]), (X, ROWS))

@@ -36,7 +36,7 @@ operands_of = cast("Callable[[Operation], tuple[SSAValue, ...]]", attrgetter("_o
 
 
 def ops_in(block: Block) -> list[Operation]:
-    """List the ops of a block; a snapshot."""
+    """List the ops of a block; the list does not change with the block."""
     ops: list[Operation] = []
     op = block._first_op  # pyright: ignore[reportPrivateUsage]
     while op is not None:
