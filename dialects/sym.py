@@ -120,7 +120,7 @@ class SymOp(IRDLOperation):
         needed = sum(count_dynamic(item) for item in self.arguments.data)
         if needed != len(self.values):
             raise VerifyException(
-                f"{needed} arguments are dynamic, there are {len(self.values)} operands"
+                f"{needed} arguments are dynamic, but the op has {len(self.values)} operands"
             )
 
 

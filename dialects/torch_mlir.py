@@ -125,12 +125,12 @@ PLAIN = {
 
 
 def plain_type(kind: str) -> Attribute:
-    """Return `!torch.int` and similar types."""
+    """Return a type without parameters by its name, such as `!torch.int`."""
     return PLAIN[kind](StringAttr(""))
 
 
 class TorchOp(IRDLOperation):
-    """An op of the dialect."""
+    """An op of torch-mlir's `torch` dialect; each operator has a subclass, created on first use."""
 
     args = var_operand_def()
     res = var_result_def()

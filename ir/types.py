@@ -39,7 +39,7 @@ class ShapeAttr(Data[tuple[Dim, ...]]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[Dim, ...]:
-        """Parse `<["s0", 4]>`."""
+        """Parse the dimensions, such as `<["s0", 4]>`."""
         with parser.in_angle_brackets():
             return tuple(
                 parser.parse_comma_separated_list(
@@ -53,7 +53,7 @@ class ShapeAttr(Data[tuple[Dim, ...]]):
             )
 
     def print_parameter(self, printer: Printer) -> None:
-        """Print `<["s0", 4]>`."""
+        """Print the dimensions, such as `<["s0", 4]>`."""
         with printer.in_angle_brackets():
             printer.print_string("[")
             for index, dim in enumerate(self.data):
@@ -71,12 +71,12 @@ class _TextAttr(Data[str]):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
-        """Parse `<"text">`."""
+        """Parse the parameter, a quoted string: `<"text">`."""
         with parser.in_angle_brackets():
             return parser.parse_str_literal()
 
     def print_parameter(self, printer: Printer) -> None:
-        """Print `<"text">`."""
+        """Print the parameter, a quoted string: `<"text">`."""
         with printer.in_angle_brackets():
             _print_quoted(printer, self.data)
 

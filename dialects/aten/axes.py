@@ -45,7 +45,7 @@ def _at(number: int, rank: int) -> int:
 
 
 def _tensors(op: SchemaOp) -> int:
-    """Count the leading operands that are tensors."""
+    """Return the number of operands that are tensors; they precede all dynamic numbers."""
     return sum(isinstance(value.type, TensorType) for value in op.operands)
 
 
@@ -318,8 +318,8 @@ def _along_axis(op: SchemaOp, result: int) -> AxisMap | None:
 @_maps("diff.default", "slice_scatter.default", "scatter.value", "scatter.src",
       "scatter_add.default")  # fmt: skip
 def _mixed(op: SchemaOp, result: int) -> AxisMap | None:
-    """Return the map of ops whose tensors each have a separate length along one axis, which is
-    mixed.
+    """Return the map of ops that combine elements along `dim`, along which their tensors may
+    differ in size.
     """
     rank = len(_shape(op.operands[0]))
     rows = along_rows(rank, (_at(op.arg("dim"), rank),))

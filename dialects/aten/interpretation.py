@@ -96,8 +96,8 @@ class Plan:
 class Meaning:
     """A user's implementation of an operator that torch lacks or computes differently.
 
-    Both functions have the operator's parameters; arguments that it writes to are passed as copies,
-    to which they write.
+    `meaning` computes the results, `shape` fake results of the same types. Both have the operator's
+    parameters; an argument that the operator writes to is a copy, to which the function writes.
     """
 
     meaning: Callable[..., Any] | None = None

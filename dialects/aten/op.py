@@ -309,7 +309,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         have = self.group_sizes()[-1] if schema.takes_runtime_scalars else 0
         if needed != have:
             raise VerifyException(
-                f"{self.name}: {needed} arguments are dynamic, there are {have} such operands"
+                f"{self.name}: {needed} arguments are dynamic, there are {have} dynamic operands"
             )
 
 
@@ -330,7 +330,7 @@ _READERS: dict[type[SchemaOp], dict[str, Reader]] = {}
 
 
 def _readers(cls: type[SchemaOp]) -> dict[str, Reader]:
-    """Build the reader of each argument of an op class."""
+    """Build, for each argument of an op class, the function that reads it from an op."""
     readers = {a.name: _reader(cls, a) for a in cls.SCHEMA.arguments}
     return _READERS.setdefault(cls, readers)
 

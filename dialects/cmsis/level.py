@@ -1,4 +1,4 @@
-"""The cmsis level: the library's operators, and float ops on real values."""
+"""The cmsis level: operators of ExecuTorch's `cortex_m` library, and ATen ops on floats."""
 
 from __future__ import annotations
 

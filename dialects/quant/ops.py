@@ -107,7 +107,7 @@ class StorageCast(_Cast):
         held, plain = (given, self.result) if given else (result_quantization, self.input)
         assert held is not None
         if element(plain.type) != storage_element(held):
-            raise VerifyException(f"{plain.type} is not the storage, {storage_element(held)}")
+            raise VerifyException(f"{plain.type} is not the storage type, {storage_element(held)}")
 
 
 belong("cast", QuantizeCast.name, DequantizeCast.name)

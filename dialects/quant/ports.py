@@ -1,7 +1,7 @@
-"""Quantization parameters of a method's integer inputs and outputs: text in its attributes, one per
-port.
+"""Quantization parameters of a method's integer inputs and outputs, as text in its attributes.
 
-`tosa.input_quantization = ["scale=0.5 zero_point=3", ""]`: the second input is as in the model.
+In `tosa.input_quantization = ["scale=0.5 zero_point=3", ""]`, the first input has integers that
+represent the model's floats; the empty text means that the second one is the model's own input.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ LEVELS = ("tosa", "cmsis")
 
 
 def attribute_name(level: str, side: str) -> str:
-    """Return an attribute's name: `tosa.input_quantization`."""
+    """Return the attribute's name for a level and side, such as `tosa.input_quantization`."""
     return f"{level}.{side}_quantization"
 
 
 def state_meanings(func: FuncOp, level: str, side: str, types: Sequence[Attribute | None]) -> None:
-    """Record the quantization of one side's integers; None is a port that the model itself has."""
+    """Record the quantized types of all inputs or outputs; None if one is the model's own."""
     func.attributes[attribute_name(level, side)] = ArrayAttr(
         [StringAttr("" if type_ is None else _described(type_)) for type_ in types]
     )
 
 
 def meanings(func: FuncOp, side: str) -> list[Quantization | None]:
-    """Return the quantization of one side's integers; an empty list if all ports are the
-    model's.
+    """Return the quantization of all inputs or outputs, None for one that is the model's own.
+
+    The list is empty if the method has no such attribute.
     """
     attribute = next(
         filter(None, (func.attributes.get(attribute_name(x, side)) for x in LEVELS)), None

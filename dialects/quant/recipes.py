@@ -57,7 +57,7 @@ def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
 
 
 def store_parameters(quantization: Quantization) -> dict[str, object]:
-    """Return the keyword parameters of both recipes for a quantization."""
+    """Return a quantization as keyword parameters of the recipes `store` and `reals`."""
     return {
         "bits": quantization.bits,
         "signed": quantization.signed,

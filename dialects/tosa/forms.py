@@ -48,7 +48,7 @@ _FP8 = ("fp8e4m3", "fp8e5m2")
 
 
 def _each(row: str, names: Iterable[str] = MX_EXTENSIONS) -> str:
-    """Instantiate a row for each name: `@` is the name and `&` its MX extension."""
+    """Instantiate a row for each name: `@` becomes the name and `&` its MX extension."""
     return "; ".join(row.replace("@", n).replace("&", MX_EXTENSIONS[n]) for n in names)
 
 
@@ -219,7 +219,7 @@ def _product(op: Operation) -> Iterator[Attribute | None]:
 
 
 def _values(op: Operation) -> Iterator[Attribute | None]:
-    """Yield values, then their scales and indices if present."""
+    """Yield the element types of values, then of their scales and indices if present."""
     yield from (_element(value) for value in op.operands[:-1])
 
 

@@ -285,7 +285,7 @@ def serves_block_scaling(op: Operation) -> bool:
 
 @cache
 def level_of(target: str) -> LevelLimits:
-    """Return the level of a target, by its name or that of any other target."""
+    """Return the level in a target's name (`+level_none`); 8K if the name states none."""
     return next((LEVELS[part] for part in target.split("+") if part in LEVELS), EIGHT_K)
 
 

@@ -50,16 +50,16 @@ class DynamicInt8Type(Data[int], TypeAttribute):
 
     def verify(self) -> None:
         if not 1 <= self.data <= MAX_RANK:
-            raise VerifyException(f"{self.name}: {self.data} dimensions share one scale")
+            raise VerifyException(f"{self.name}<{self.data}>: must be 1 to {MAX_RANK} dimensions")
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> int:
-        """Parse `<1>`."""
+        """Parse the number of dimensions, such as `<1>`."""
         with parser.in_angle_brackets():
             return parser.parse_integer(allow_boolean=False, allow_negative=False)
 
     def print_parameter(self, printer: Printer) -> None:
-        """Print `<1>`."""
+        """Print the number of dimensions, such as `<1>`."""
         with printer.in_angle_brackets():
             printer.print_string(str(self.data))
 

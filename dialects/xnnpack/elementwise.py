@@ -134,7 +134,7 @@ class Floor(Unary):
 
 @node
 class Gelu(Unary):
-    """`x · Φ(x)`, the erf form."""
+    """`x · Φ(x)` with the normal distribution Φ, computed by erf."""
 
     name = "xnnpack.gelu"
     TORCH: ClassVar[str] = "nn.functional.gelu"
@@ -283,7 +283,7 @@ class Convert(Unary):
         return f"{self.name} to {made.replace('fp', 'f')}", super().measured_as()[1]
 
     def does_as_family(self, family: Family) -> bool:
-        """Whether a Convert is a cast: not if its scale depends on all elements of a token."""
+        """Whether this Convert is an elementwise cast: not if it computes a scale per token."""
         return not isinstance(element(self.result.type), DynamicInt8Type)
 
 

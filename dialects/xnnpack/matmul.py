@@ -85,7 +85,7 @@ class FullyConnected(XnnpackOp):
                 raise VerifyException("4-bit weights cannot be transposed")
             inputs = dims(self.filter.type)[1]
             if weight.bits == 4 and isinstance(inputs, int) and inputs % 2:
-                raise VerifyException(f"rows of {inputs} 4-bit weights; their number must be even")
+                raise VerifyException(f"a row has {inputs} 4-bit weights; the number must be even")
             check_scale(self)
             check_weight(self, 1, channel_axis=1 if transposed else 0)
         if self.bias is not None:

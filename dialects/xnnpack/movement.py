@@ -57,7 +57,7 @@ class StaticReshape(_Movement):
 
 @node
 class StaticTranspose(_Movement):
-    """Result axis i is input axis `perm[i]`."""
+    """Transpose: result axis i is input axis `perm[i]`."""
 
     name = "xnnpack.static_transpose"
     FAMILY: ClassVar[Family | None] = "permutation"
@@ -77,7 +77,7 @@ class StaticTranspose(_Movement):
 
 @node
 class StaticSlice(_Movement):
-    """`sizes[i]` elements of axis i, from `offsets[i]` on; size 0 at offset 0 is the whole axis."""
+    """Slice: `sizes[i]` elements of axis i from `offsets[i]` on; 0 at offset 0: the whole axis."""
 
     name = "xnnpack.static_slice"
     FAMILY: ClassVar[Family | None] = "part"
@@ -97,7 +97,7 @@ class StaticSlice(_Movement):
             if size == 0 and offset:
                 raise VerifyException(f"axis {axis}: only a slice from 0 on may have size 0")
             if isinstance(dim, int) and offset + size > dim:
-                raise VerifyException(f"axis {axis}: {offset}+{size} is outside its {dim}")
+                raise VerifyException(f"axis {axis}: {offset}+{size} exceeds its size, {dim}")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return mapped(self, moved(self.ints("offsets")))
@@ -105,7 +105,7 @@ class StaticSlice(_Movement):
 
 @node
 class StaticConstantPad(_Movement):
-    """`pre_paddings[i]` elements before axis i, `post_paddings[i]` after, all `padding_value`."""
+    """Pad: `pre_paddings[i]` elements before axis i, `post_paddings[i]` after, `padding_value`."""
 
     name = "xnnpack.static_constant_pad"
     FAMILY: ClassVar[Family | None] = "padding"
@@ -125,7 +125,7 @@ class StaticConstantPad(_Movement):
 
 
 class Concatenate(_Movement):
-    """Inputs one after another along `axis`."""
+    """The base class of concatenations: inputs one after another along `axis`."""
 
     FAMILY: ClassVar[Family | None] = "join"
     axis = prop_def(IntegerAttr)
@@ -133,7 +133,7 @@ class Concatenate(_Movement):
     def check(self) -> None:
         rank = len(dims(self.operands[0].type))
         if not 0 <= self.integer("axis", 0) < rank:
-            raise VerifyException(f"axis {self.integer('axis', 0)} of a tensor of rank {rank}")
+            raise VerifyException(f"a tensor of rank {rank} has no axis {self.integer('axis', 0)}")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         shapes = [dims(value.type) for value in self.operands]

@@ -58,7 +58,7 @@ class _Window(XnnpackOp):
         return self.ints("padding") if self.flag("padding") else (0, 0, 0, 0)
 
     def pair(self, name: str, default: int = 1) -> tuple[int, int]:
-        """`(height, width)` of a field."""
+        """Return the field `name` as `(height, width)`."""
         if not self.flag(name):
             return default, default
         height, width = self.ints(name)
@@ -66,7 +66,7 @@ class _Window(XnnpackOp):
 
     @property
     def window(self) -> tuple[int, int]:
-        """The height and width of the window, before dilation."""
+        """Return the height and width of the window, before dilation."""
         raise NotImplementedError
 
     def check(self) -> None:
@@ -78,7 +78,7 @@ class _Window(XnnpackOp):
                 raise VerifyException(f"{name} is [height, width], both positive")
 
     def image_links(self, channels: Link) -> Links:
-        """Return the links of the image; channels correspond only if each has one output."""
+        """Return the axis links of the image; `channels` is the link of its channel axis."""
         top, _, _, left = self.paddings
         extents = zip(self.window, self.pair("dilation"), strict=True)
         reach = [(size - 1) * dilation + 1 for size, dilation in extents]
@@ -106,7 +106,7 @@ class _Convolution(_Window):
 
     @property
     def filter_shape(self) -> tuple[int, int, int, int]:
-        """The four sizes of the filter."""
+        """Return the four sizes of the filter."""
         sizes = [size for size in rank(self, 1, 4) if isinstance(size, int)]
         if len(sizes) != 4:
             raise VerifyException("the filter's sizes must be known")
@@ -224,7 +224,7 @@ class DepthwiseConvolution2d(_Convolution):
             )
 
     def image_links(self, channels: Link) -> Links:
-        """Channels are kept if each has one output."""
+        """Return the axis links of the image; channels are kept if each has one output."""
         return super().image_links(Along(3) if self.filter_shape[3] == self.channels else channels)
 
 
@@ -250,7 +250,10 @@ class Deconvolution2d(_Convolution):
             raise VerifyException(f"adjustment {adjustment} must be less than stride {stride}")
 
     def image_links(self, channels: Link) -> Links:
-        """A result's pixel depends on the windows that reach it, which no stride can express."""
+        """Return axis links that read the whole height and width of the image.
+
+        No stride expresses which input pixels reach a pixel of the result.
+        """
         return (Along(0), All(1), All(2), channels)
 
 

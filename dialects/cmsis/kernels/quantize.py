@@ -8,7 +8,7 @@ from stepwell.ir.compat.torch.lazy_imports import torch
 def quantize_per_tensor(
     x: torch.Tensor, *, scale: float, zero_point: int, low: int, high: int, dtype: torch.dtype
 ) -> torch.Tensor:
-    """float32 → integers: nearbyint(x · (1/scale)) + zero_point, clamped to [low, high].
+    """Quantize float32 to integers: nearbyint(x · (1/scale)) + zero_point, clamped to [low, high].
 
     The reciprocal is computed in float32, and ties round to even. As on Arm's cores, a number of
     steps saturates at 32 bits, NaN is 0 steps, and the sum with the zero point wraps.
@@ -20,7 +20,7 @@ def quantize_per_tensor(
 
 
 def dequantize_per_tensor(x: torch.Tensor, *, scale: float, zero_point: int) -> torch.Tensor:
-    """Integers → float32: (x − zero_point) · scale."""
+    """Dequantize integers to float32: (x − zero_point) · scale."""
     return (x.to(torch.int32) - zero_point).to(torch.float32) * torch.tensor(
         scale, dtype=torch.float32
     )

@@ -26,7 +26,7 @@ def own_shape(nhwc: tuple[Dim, ...], is_nhwc: bool) -> tuple[Dim, ...]:
 def window_links(
     reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], channels: Link, nhwc: bool
 ) -> Links:
-    """Build the links of an image for a window of `reach` over its height and width.
+    """Build the axis links of an image operand for a window of `reach` over its height and width.
 
     `channels` is the link of the channels; it is put at the position of the layout.
     """

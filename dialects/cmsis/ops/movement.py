@@ -31,7 +31,7 @@ DTYPES = {"int8": torch.int8, "int16": torch.int16}
 
 
 class _Convert(CmsisOp):
-    """Conversion between float32 and integers, per tensor."""
+    """The base class of conversions between float32 and integers with one scale."""
 
     FAMILY: ClassVar[Family | None] = "cast"
     RESIZES: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class _Convert(CmsisOp):
 
 @operator
 class QuantizePerTensor(_Convert):
-    """float32 → int8 or int16: nearbyint(x · (1/scale)) + zero_point, clamped."""
+    """Quantize float32 to int8 or int16: nearbyint(x · (1/scale)) + zero_point, clamped."""
 
     name = "cmsis.quantize_per_tensor"
 
@@ -89,7 +89,7 @@ class QuantizePerTensor(_Convert):
 
 @operator
 class DequantizePerTensor(_Convert):
-    """int8 or int16 → float32."""
+    """Dequantize int8 or int16 to float32: (x − zero_point) · scale."""
 
     name = "cmsis.dequantize_per_tensor"
 

@@ -45,7 +45,7 @@ def _places_problem(op: CmsisOp, value: SSAValue, axis: int) -> Iterator[str]:
 
 @irdl_op_definition
 class Part(CmsisOp):
-    """`length` slices of the outermost axis in place: both tensors share their bytes."""
+    """A view of consecutive slices of the outermost axis: operand and result share their bytes."""
 
     name = "cmsis.part"
     FAMILY: ClassVar[Family | None] = "part"

@@ -34,7 +34,7 @@ from stepwell.ir.types import Dim, dims
 
 
 class _Pool(CmsisOp):
-    """A window over height and width; scale and zero point are unchanged."""
+    """The base class of pooling ops: a window over height and width; the scale is unchanged."""
 
     IS_NHWC: ClassVar[bool] = False
     input = operand_def(TensorType)

@@ -83,14 +83,14 @@ class Spatial(CmsisOp):
 
     @property
     def requantizations(self) -> tuple[Multiplier, ...]:
-        """Multiplier and shift of every output channel."""
+        """Return the multiplier and shift of every output channel."""
         pairs = zip(
             self.numbers("requantize_multipliers"), self.numbers("requantize_shifts"), strict=True
         )
         return tuple(Multiplier(m, s) for m, s in pairs)
 
     def nhwc(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
-        """Input and output shapes as NHWC."""
+        """Return the input and output shapes as NHWC."""
         return (
             nhwc_shape(dims(self.input.type), self.IS_NHWC),
             nhwc_shape(dims(self.out.type), self.IS_NHWC),
@@ -127,7 +127,7 @@ class Spatial(CmsisOp):
         return mapped(self, self.image_links(All(3)), weight, (link,))
 
     def image_links(self, channels: Link) -> Links:
-        """Return the links of the image; channels correspond only if each has one output."""
+        """Return the axis links of the image; `channels` is the link of its channel axis."""
         kernel, dilation = dims(self.weight.type)[1:3], self.numbers("dilation")
         reach = [(cast(int, k) - 1) * by + 1 for k, by in zip(kernel, dilation, strict=True)]
         stride, padding = self.numbers("stride"), self.numbers("padding")
@@ -264,7 +264,7 @@ class _Depthwise(Spatial):
     depth_multiplier = prop_def(IntegerAttr)
 
     def image_links(self, channels: Link) -> Links:
-        """Return the links of the image; channels correspond only if each has one output."""
+        """Return the axis links of the image; channels are kept if each has one output."""
         return super().image_links(Along(3) if self.number("depth_multiplier") == 1 else channels)
 
     def shape_problems(self) -> Iterator[str]:
@@ -309,7 +309,7 @@ class _TransposeConv(Spatial):
     output_scratch = prop_def(IntegerAttr)
 
     def image_links(self, channels: Link) -> Links:
-        """Return the links of the image; cells of the result depend on all rows and columns."""
+        """Return the axis links of the image operand, all of whose rows and columns are read."""
         return placed((Along(0), All(1), All(2), channels), self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:

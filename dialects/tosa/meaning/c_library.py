@@ -32,7 +32,9 @@ _LEAST_TANH = -44.0
 
 @cache
 def _loop() -> Any:
-    """`void PyUFunc_f_f(char **args, intp *count, intp *strides, void *function)`."""
+    """Return numpy's loop over a C function of one float, through `ctypes`:
+    `void PyUFunc_f_f(char **args, intp *count, intp *strides, void *function)`.
+    """
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule: Any = importlib.import_module("numpy._core._multiarray_umath")._UFUNC_API

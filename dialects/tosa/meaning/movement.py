@@ -133,7 +133,7 @@ def _scatter(op: t.ScatterOp, args: Args, ctx: Interpreter) -> Args:
 
 
 def _places(size: int, n: int, d: int, o: int, b: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the source position of each element of a resized axis: the integer part, and n-ths."""
+    """Return each resized element's source position: the integer part, and the rest in n-ths."""
     position = torch.arange(((size - 1) * n - o + b) // d + 1) * d + o
     return torch.div(position, n, rounding_mode="floor"), position % n
 

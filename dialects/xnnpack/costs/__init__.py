@@ -108,19 +108,20 @@ class Costs:
 
     @property
     def moving(self) -> LayoutCost:
-        """Return the relative costs of transposes; an in-place transpose is a reshape with one
-        copy.
+        """Return the costs of transposes, in moved elements.
+
+        An in-place transpose becomes a reshape, which copies once.
         """
         return LayoutCost(self.layout_node / self.transpose, 0.25, UNKNOWN_SIZE)
 
     @property
     def runs_moved(self) -> float:
-        """Return the cost of a contiguous run of a slice, in elements that a transpose moves."""
+        """Return the cost of a slice's contiguous run, as a number of elements of a transpose."""
         return self.run / self.transpose
 
     @property
     def products_a_copy(self) -> float:
-        """Return the cost of a copied element, in multiplications of a matrix product."""
+        """Return the cost of a copied element, as a number of multiplications of a product."""
         return self.copy / self.product
 
     @staticmethod
@@ -148,8 +149,9 @@ class Costs:
         return taps * self.lone_tap
 
     def window_of_halves(self, taps: int) -> float:
-        """Return the same time in float16; parts of a larger window are as slow as the largest
-        window.
+        """Return the time of an element of a depthwise convolution in float16.
+
+        A window larger than all of `TAPS` has the float16 ratio of the largest one.
         """
         at = next((index for index, most in enumerate(TAPS) if taps <= most), -1)
         return self.halves[at] * self.window(taps)

@@ -141,7 +141,10 @@ def _multiplier(scale: Tensor) -> int:
 def _fixed_leaky(
     op: LeakyReLU, value: Tensor, given: Quantization, made: Quantization
 ) -> Tensor | None:
-    """Compute the kernel with 8 fractional bits, if the scales allow it; else None."""
+    """Compute leaky ReLU by the kernel with factors of 8 fractional bits.
+
+    The result is None if the factors are out of the kernel's range.
+    """
     positive = single(given.scale) / single(made.scale)
     negative = positive * single(op.number("negative_slope", 0.0))
     if not 2.0**-8 <= float(positive) <= 2.0**7 or not -(2.0**7) <= float(negative) <= 2.0**7:

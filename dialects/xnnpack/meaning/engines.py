@@ -65,7 +65,12 @@ def with_changes(
     results: Sequence[Any],
     ctx: Interpreter,
 ) -> Sequence[Any]:
-    """Apply an engine's behavior to the results of an op: a node, or an op that becomes a node."""
+    """Replace an op's results for special operands by those of the engine.
+
+    Args:
+        node: the class of the node: that of the op, or of the node to which the op is lowered.
+        changes: the measured differences between the engine's results and PyTorch's.
+    """
     first = results[0]
     if not isinstance(first, Tensor) or not args[0].is_floating_point():
         return results
@@ -114,7 +119,7 @@ def _is_in(value: Tensor, wanted: Range) -> Tensor:
 
 
 def _of_class(value: Tensor, name: str) -> Tensor:
-    """Return where a tensor has numbers of a class (NaN, infinity, …)."""
+    """Return a mask of the elements of a tensor that belong to a class (NaN, infinity, …)."""
     if name in ("finite", "denormal"):
         tiny = torch.finfo(value.dtype).smallest_normal
         is_small = (value.abs() < tiny) & (value != 0)
@@ -129,7 +134,7 @@ def _without(
     ctx: Interpreter,
     is_greatest: bool,
 ) -> Any:
-    """Compute the node's result without its special operands."""
+    """Compute an op's result with its special operands replaced by 0, or −∞ in a maximum."""
     rule, fill = rule_for(type(op)), -math.inf if is_greatest else 0.0
     assert rule is not None
     pairs = zip(args, (*operands, *[None] * len(args)), strict=False)
