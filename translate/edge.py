@@ -82,7 +82,7 @@ def _refuse_beyond_edge(exported: ExportedProgram, made: ExportedProgram) -> Non
     foreign = [t for t in dict.fromkeys(targets) if not _is_core(t) and t.name() not in had]
     if foreign:
         raise UnsupportedError(
-            f"the rewrite made {', '.join(map(str, foreign))}, which edge programs have not",
+            f"the rewrite made {', '.join(map(str, foreign))}, which edge programs cannot contain",
             help="StepwellPartitioner() runs all rewrites ahead of the edge dialect",
         )
 

@@ -90,8 +90,8 @@ def node_of(name: str) -> str | None:
 
 
 def inherited_nodes(replaced: Iterable[str]) -> set[str]:
-    """Return the nodes whose losses an application keeps: accepted ones, and those that the stock
-    flow makes of the replaced ops, by their names.
+    """Return the XNNPACK nodes whose losses are accepted for a rewrite: those to which the stock
+    flow lowers the replaced ops (given by name), and products.
     """
     found = {node for name in replaced if (node := node_of(name)) is not None}
     parts = {node for name in replaced for start, node in _PARTS.items() if name.startswith(start)}
@@ -170,11 +170,12 @@ def _part_of(name: str) -> str | None:
 def widened_by_engines(
     op: Operation, found: Interval, values: Sequence[Interval], program: Program
 ) -> Interval:
-    """Return an op's interval with what each family of CPUs makes of such operands.
+    """Widen an op's interval by the results of XNNPACK's kernels on any CPU family for special
+    values.
 
-    Some kernels of sums make an infinity of NaN. The ends of an interval that may be NaN are
-    therefore about the elements that are not NaN in PyTorch. An op that replaces NaN by numbers may
-    leave such an infinity, so that its result has no ends.
+    Some kernels of sums make an infinity of NaN. The ends of an interval that may be NaN therefore
+    bound only the elements that are not NaN in PyTorch. An op that replaces NaN by numbers may pass
+    such an infinity on, so its result is unbounded.
     """
     if not values or is_exact(op, program):
         return found

@@ -33,12 +33,12 @@ class OnNpu(Rewrite[Any]):
 
     @property
     def anchors(self) -> tuple[type[Operation], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner rewrite's root operations."""
+        """Return the inner rewrite's root operations."""
         return self.inner.anchors
 
     @property
     def bound(self) -> Bound:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner rewrite's error bound."""
+        """Return the inner rewrite's error bound."""
         return self.inner.bound
 
     @property

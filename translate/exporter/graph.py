@@ -86,7 +86,7 @@ class GraphExporter:
         elif type(op) in self.shared.writers:
             self.shared.writers[type(op)](self, op)
         else:
-            self.refuse(op, "it has no form in a torch program")
+            self.refuse(op, "the op has no equivalent in a PyTorch program")
 
     def refuse(self, op: Operation, reason: str) -> None:
         """Record an op that cannot be exported; all such ops are reported together."""

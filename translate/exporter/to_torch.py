@@ -152,7 +152,7 @@ class _Method:
         self.exporter = GraphExporter(self.shared, self.graph, self.root)
 
     def export(self) -> ExportedProgram:
-        """Return the PyTorch program."""
+        """Export the method and return the PyTorch program."""
         block = self.func.body.block
         for op in self.func.walk():
             if isinstance(op, WeightOp | StateOp) and type(op.parent_op()) not in self.writers:
@@ -216,7 +216,7 @@ class _Method:
     def _weight(self, op: WeightOp | StateOp) -> None:
         key = op.key.data
         if op.parent is not self.func.body.block:
-            self.exporter.refuse(op, "a weight inside a region; pass it in as an operand")
+            self.exporter.refuse(op, "a region contains a weight; pass it in as an operand")
             return
         made = "#" in key
         kind = InputKind.BUFFER

@@ -63,7 +63,7 @@ class GraphImporter(Importer):
             elif node.op == "get_attr":
                 self.get_attr(node)
             elif node.op not in ("placeholder", "output"):
-                self.refuse(node, f"{node.op} {node.target}: a graph of torch.export holds none")
+                self.refuse(node, f"{node.op} {node.target}: torch.export creates no such node")
 
     def call(self, node: Node) -> None:
         """Import a `call_function` node; an unsupported one is recorded, and the import goes on."""

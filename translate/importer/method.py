@@ -99,7 +99,9 @@ def import_method(
             key = spec.target or ""
             tensor = tensors.get(key)
             if not isinstance(tensor, torch.Tensor):
-                importer.refuse(node, f"{spec.kind.name.lower()} {key} is in no table of tensors")
+                importer.refuse(
+                    node, f"{spec.kind.name.lower()} {key} has no tensor in the program"
+                )
                 continue
             shared.hold(key, tensor, node)
             importer.append(_weight(spec, tensor, key in mutable), node)

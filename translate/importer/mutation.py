@@ -88,7 +88,7 @@ class AliasObserved(Exception):
 
 
 def _needs_torch(node: Node) -> str | None:
-    """Return what in a node only PyTorch can functionalize, or None."""
+    """Return the reason why only PyTorch can functionalize a node, or None."""
     if node.op != "call_function":
         return None
     target: Any = node.target

@@ -17,7 +17,9 @@ from stepwell.ir.types import dims
 
 @dataclass(frozen=True)
 class Turning:
-    """An op rebuilt on bases: the axis orders of its result and of its reordered operands."""
+    """How to rebuild an op on bases (values before transposes): the axis orders of result and
+    operands.
+    """
 
     order: Order
     operands: dict[int, Order]
@@ -38,7 +40,9 @@ class Layouts(ABC):
 
     @abstractmethod
     def may_turn(self, op: Operation, turning: Turning) -> bool:
-        """Whether the target has an equivalent op on these bases that is as fast."""
+        """Whether the target has an equally fast op on these bases (operands before their
+        transposes).
+        """
 
     def data(self, op: Operation, axes: AxisMap) -> list[int]:
         """Return the operands whose memory order of axes follows the result's; the other operands

@@ -58,7 +58,7 @@ class _Tracer(TorchDispatchMode):
     def replace(self, function: Any) -> Node | None:
         """Replace the node by the results of a function, unless it returns `NotImplemented`.
 
-        Return the first of them.
+        Return the first result.
         """
         args, kwargs = map_arg((self.node.args, self.node.kwargs), self.tensor)
         with torch.inference_mode(), self:
@@ -113,7 +113,7 @@ class _Tracer(TorchDispatchMode):
         return made
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Write a call, or compute it."""
+        """Write a call into the graph, or compute it if its tensors are constants."""
         with torch.inference_mode(False), torch.no_grad():
             if not any(hasattr(leaf, "fake_mode") for leaf in pytree.tree_leaves((args, kwargs))):
                 return func(*args, **(kwargs or {}))

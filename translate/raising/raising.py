@@ -366,7 +366,9 @@ class _Raiser:
         )
 
     def _quantized(self, op: XnnpackOp, new: Block) -> None:
-        """Raise a node on quantized types to its twin on reals, with a rounded result."""
+        """Raise a node on quantized types to the equivalent node on reals (its twin), with a
+        rounded result.
+        """
         b, result = Appender(new, op, self.program), op.results[0]
         operands = [self.values[operand] for operand in op.operands]
         bias_in_reals(b, op, operands)
@@ -408,8 +410,8 @@ class _Raiser:
     def _written(
         self, op: Operation, said: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender
     ) -> Sequence[Any] | None:
-        """Append the recorded calls of `said` for an op and return their results, or report a
-        problem.
+        """Trace `said`, which computes an op, append the recorded calls, and return their results;
+        report a problem and return None if that fails.
         """
         try:
             return self._traced(said, given, b)

@@ -100,17 +100,17 @@ class Evaluation:
 
     @property
     def slack(self) -> float:
-        """The relative error of one rounding."""
+        """Return the relative error of one rounding."""
         return self.kind.slack
 
     @property
     def largest(self) -> float:
-        """The largest number of the result's type."""
+        """Return the largest number of the result's type."""
         return float(self.kind.high)
 
     @property
     def count(self) -> int | None:
-        """The number of elements that are reduced to one; None if it is symbolic."""
+        """Return the number of elements that are reduced to one; None if it is symbolic."""
         return count_of(self.op)
 
     @property
@@ -221,11 +221,12 @@ class Evaluation:
         return 0.5 / size if is_summed and at == over and isinstance(size, int) and size else 0.0
 
     def sum_of_products(self, given: Scalar) -> tuple[float, bool] | None:
-        """What sums of products are at most, before rounding, and whether they may be NaN.
+        """Return a bound on the magnitude of sums of products before rounding, and whether they may
+        be NaN.
 
-        Known of products with a layer's weight, and with probabilities: those are not negative, and
-        a row of them sums to 1 or less, so that the sum is no more than the greatest of what is
-        weighed. None of others.
+        The bound is known for products with a layer's weight, and for products with probabilities:
+        a row of these is nonnegative and sums to at most 1, so that no sum exceeds the greatest
+        number it weighs. None for others.
         """
         if not isinstance(given, Term) or given.function != "multiply":
             return None
@@ -242,11 +243,11 @@ class Evaluation:
         return (size * rows, self(x).nan) if rows < inf else None
 
     def attention(self) -> Interval:
-        """The interval of an attention: that of its values if no score is infinite or NaN.
+        """Return the interval of an attention: that of its values if no score is infinite or NaN.
 
-        The weights of a query are not negative and sum to 1, or are all 0 where a mask closes the
-        row, as torch defines it. Scores below `ABSORBED`, and a mask with nothing above it, are
-        neither infinite nor NaN before what closes is added, and that leaves a number or −∞.
+        The weights of a query are nonnegative and sum to 1, or are all 0 where the row is fully
+        masked, as torch defines it. If the scores are below `ABSORBED` and the mask is nowhere
+        above it, their sum is a number or −∞, never NaN or ∞.
         """
         op = self.op
         assert isinstance(op, SchemaOp)

@@ -40,7 +40,7 @@ class Interval:
 
     @property
     def most(self) -> float:
-        """The maximum magnitude of the interval's numbers."""
+        """Return the maximum magnitude of the interval's numbers."""
         return float(max(abs(self.low), abs(self.high)))
 
     @property
@@ -50,7 +50,7 @@ class Interval:
 
     @property
     def least_size(self) -> Number:
-        """The minimum magnitude of the interval's numbers."""
+        """Return the minimum magnitude of the interval's numbers."""
         return 0 if self.meets_zero else min(abs(self.low), abs(self.high))
 
 

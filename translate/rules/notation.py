@@ -199,12 +199,12 @@ class Rule:
 
     @property
     def forms(self) -> tuple[Rule, ...]:
-        """The rule, and the other rules to which `for each` expands its text."""
+        """Return the rule, and the other rules to which `for each` expands its text."""
         return (self, *self.others)
 
     @property
     def root(self) -> Line:
-        """The line whose op the rule replaces."""
+        """Return the line whose op the rule replaces."""
         return self.before[-1]
 
 

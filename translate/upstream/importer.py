@@ -266,7 +266,7 @@ class _Incoming:
             raise CannotImport(f"the text states {stated}, and PyTorch returns {value.type}")
 
     def _written(self, op: Operation, found: Sequence[Any], new: Block) -> Sequence[Any]:
-        """Return the results, with new ops inserted."""
+        """Insert the new ops among these results, and return the results as values."""
         values: list[Any] = []
         for made in found:
             if isinstance(made, Operation):

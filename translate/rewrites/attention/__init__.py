@@ -1,1 +1,1 @@
-"""Attention: recognition, expansion, masks and heads."""
+"""Rewrites of attention: recognize and expand it, fold its scale, apply its mask, share heads."""

@@ -59,7 +59,9 @@ def closed(term: torch.Tensor, mask: torch.Tensor, *, kept: bool, fill: float) -
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden."""
+    """Return the deviation of adding −∞ to a score of NaN or ∞, which gives NaN; filling hides the
+    score.
+    """
     found = masked_scores(op, program)
     assert found is not None, "it is a match"
     is_small = is_within(found[0].value, -ABSORBED, ABSORBED, program)
@@ -95,7 +97,7 @@ def add_mask_to_scores(*, op: SchemaOp, b: Rewriter) -> Value | None:
 def masked_scores(op: SchemaOp, program: Program) -> tuple[Selection, str | None] | None:
     """Return the scores that a mask fills, and the constant that is added to them.
 
-    The fill is a number that no score exceeds: −∞, or the least one.
+    No score is below the fill, which is −∞ or the least number of float32.
     """
     result = op.results[0]
     if not is_read_as_scores(result) or not_held(result):
@@ -141,7 +143,9 @@ def unexpanded(mask: SSAValue) -> SSAValue:
 
 
 def sum_with_constant(scores: SSAValue, mask: SSAValue) -> tuple[SSAValue, str] | None:
-    """Return both sides of a sum of all scores and a constant that can take the mask."""
+    """Return (scores, key of the constant) of a sum with a constant, if the constant broadcast to
+    the mask's shape is small enough to store; else None.
+    """
     owner = scores.owner
     if not isinstance(owner, aten.AddTensor) or owner.arg("alpha") != 1:
         return None
@@ -163,8 +167,9 @@ def _sizes(weight: SSAValue) -> tuple[int, ...]:
 def is_read_as_scores(value: SSAValue) -> bool:
     """Whether the one reader of scores, through views of leading axes, normalizes rows.
 
-    Attention adds its mask to its scores. An attention of dynamic length tests
-    outside whether rows are fully masked, so there the whole mask stays outside.
+    An attention op of static length that reads the value as its mask is also accepted. With a
+    dynamic length, ops outside the delegate test whether rows are fully masked, so the mask is not
+    moved into it.
     """
     while len(users := [use.operation for use in value.uses]) == 1:
         (user,) = users

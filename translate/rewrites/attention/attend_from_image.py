@@ -26,7 +26,7 @@ from stepwell.translate.rewrites.attention.attention_pattern import scores_are_f
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Kernels multiply by the scale before or after the product."""
+    """Return the deviation of moving the scale before or after the product: scores may overflow."""
     queries, keys = op.operands[:2]
     return REORDERED.unless(scores_are_finite(queries, keys, no_refusal(scale_of(op)), program))
 

@@ -50,7 +50,7 @@ OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −
 def hands_on(op: Operation) -> bool:
     """Whether an op passes a factor on: rotary embedding slices, negates, concatenates and adds.
 
-    A factor of its operand may scale an attention, even if it could not be moved through the op.
+    If so, a multiplication before the op may be the scale of an attention.
     """
     return op.name in SCALES | SUMS or is_of(op, "movement", "lookup", "padding", "cast")
 

@@ -62,7 +62,7 @@ class ScaledSlice:
 
 @dataclass(frozen=True)
 class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
-    """`slice(linear(x)) * s` to `slice(linear(x))` with scaled rows."""
+    """Replace `slice(linear(x)) * s` by `slice(linear(x))` with scaled rows of the weight."""
 
     name: ClassVar[str] = "fold-scale-into-projection"
     takes_empty: ClassVar[bool] = False
@@ -83,7 +83,9 @@ class FoldScaleIntoProjection(Rewrite[ScaledSlice]):
         if op.results[0].type != op.operands[0].type or not is_float(element(op.results[0].type)):
             return Refusal("the factor is no float of the projection's own dtype")
         if len(dims(linear.operands[1].type)) != 2:
-            return Refusal("its weight is one row, so that there is no axis of outputs")
+            return Refusal(
+                "the projection's weight is one row, so that there is no axis of outputs"
+            )
         if any(strides(use.operation) for step in layout for use in step.operands[0].uses):
             return Refusal("a slice has a step, or counts features from the end")
         if any(len(list(step.results[0].uses)) > 1 for step in after_slice(layout)):
@@ -147,7 +149,7 @@ def chain_to_linear(value: SSAValue) -> tuple[SchemaOp, list[SchemaOp]] | None:
 
 
 def after_slice(layout: list[SchemaOp]) -> list[SchemaOp]:
-    """Return the layout ops from the first slice on, which only the product may read."""
+    """Return the layout ops from the first slice on; only the multiplication may read them."""
     first = next(i for i, op in enumerate(layout) if isinstance(op, aten.SliceTensor))
     return layout[first:]
 

@@ -52,7 +52,7 @@ def limits(mask: torch.Tensor, *, kept: bool, free: float, fill: float, dtype: s
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """XNNPACK's minimum and maximum do not define their result for a NaN."""
+    """Return the deviation: XNNPACK's minimum and maximum do not define a result for a NaN."""
     sides = selection(op)
     values = [side for side in (sides.value, sides.other) if number_of(side, program) is None]
     lost = Deviation("a NaN that the mask keeps may be lost, one that it hides may be seen")

@@ -57,7 +57,9 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scores:
-    """What the weights are computed from: `scale` times `product`, plus `mask`; `batch` has its heads."""
+    """The scores of an attention: `scale` times `product`, plus `mask`; `batch` are the batch axes
+    and heads.
+    """
 
     product: SchemaOp
     mask: SSAValue | None
@@ -66,7 +68,7 @@ class Scores:
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """One factor replaces two: scores overflow at other values, if at all."""
+    """Return the deviation of scores that may overflow, as one factor is applied instead of two."""
     found = attention_of(op, program)
     assert found is not None, "it is a match"
     pairs = (op.operands[:2], (found.q.value, found.k_transposed.value))
@@ -89,9 +91,10 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     """,
 )
 def recognize_attention(_: Value, v: Value, *, op: SchemaOp, out: Out, b: Rewriter) -> Value | None:
-    """Write a product of weights from a product, guarded or not, as one attention op.
+    """Rewrite the product of attention weights and values as one attention op, with the guard or
+    without.
 
-    Layout ops between the operands and the products are repeated before it, without their scale.
+    Layout ops between q, k, v and the products are applied to the unscaled tensors before the op.
     Batch axes are those of the mask or of the weights.
     """
     found = attention_of(op, b.program)
@@ -136,7 +139,7 @@ def attention_of(op: SchemaOp, program: Program) -> Attention | None:
 def probabilities_of(
     weights: SSAValue, program: Program
 ) -> tuple[SchemaOp, bool, tuple[SSAValue, ...]] | None:
-    """Return the op of rows of probabilities that weights come from, and whether it is guarded.
+    """Return the op that normalizes rows of scores to attention weights, and whether it is guarded.
 
     A guard gives zeros for rows of scores that are all −∞. Also return the values from the weights
     to the op; those that the guard itself reads are not among them.

@@ -173,7 +173,7 @@ def may_be_empty(
     if owner.name in SCALES:
         scaled = finitely_scaled(owner, program)
         if scaled is None:
-            return Refusal("the scores are scaled by what is not a finite constant")
+            return Refusal("the scores are scaled by a factor that is not a finite constant")
         return may_be_empty(scaled, at, program, masked)
     if is_of(owner, "cast") or isinstance(owner, aten.ExpandDefault | aten.CloneDefault):
         return may_be_empty(owner.operands[0], at, program, masked)

@@ -1,4 +1,4 @@
-"""Constant folding: a selection of one element among one, as with a single group of experts.
+"""Constant folding: remove a selection among one element, such as a single group of experts.
 
 Routers that are limited to some groups of experts are often configured with a single group. The
 index is then known, and so are the masks that depend on it.

@@ -78,7 +78,7 @@ REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp)
 
 
 def are_two(one: SSAValue, other: SSAValue) -> bool:
-    """The two values are different."""
+    """Whether the two values are different."""
     return one is not other
 
 

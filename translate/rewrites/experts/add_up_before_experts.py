@@ -2,8 +2,8 @@
 
 A token's result is the weighted sum of its experts' results. The weight may be applied to an
 expert's input instead. Written to the expert's columns (`scatter_add`), the rows of a token become
-one row of a linear layer whose weight is all experts' weights concatenated, and that layer computes
-the sum.
+one input row of a linear layer whose weight is all experts' weights concatenated, and that layer
+computes the sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stepwell.translate.rewrites.experts.experts import WeightedSum, unready, we
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Deviation: a factor is applied to a product's operand instead of its result."""
+    """Return the deviation of applying a factor to a product's operand instead of its result."""
     found = weighted_sum(op)
     return REORDERED if found is not None and found.factor is not None else None
 
@@ -79,7 +79,7 @@ def add_up_before_experts(*, op: SchemaOp, b: Rewriter) -> Value | None:
 
 
 def zeros(rows: Value, sizes: tuple[int, int]) -> Value:
-    """Build a zero as matrices, one for each row."""
+    """Build a tensor of zeros `[rows, *sizes]`, as an expanded constant."""
     zero = rows.constant(torch.zeros(1, 1, 1, dtype=torch_dtype(rows.dtype)), "zero")
     count = rows.shape[0]
     number = count if isinstance(count, int) else size_of(rows.b, rows.ssa, 0)

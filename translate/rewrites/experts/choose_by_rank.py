@@ -102,7 +102,9 @@ class ChooseByRank(Rewrite[Ranked]):
         return Ranked(choice, tuple(dict.fromkeys(readings)))
 
     def deviates(self, match: Ranked, program: Program) -> Deviation | None:
-        """Elements that are not chosen are multiplied by zero: NaN or infinity gives NaN."""
+        """Return the deviation of multiplying elements that are not chosen by zero: NaN or ∞ gives
+        NaN.
+        """
         op, sources = match.choice.op, [reading.source for reading in match.readings]
         spread = Deviation("an infinity or NaN beside what is chosen makes that NaN")
         alone = None if sources else is_whole_in_rows(op)

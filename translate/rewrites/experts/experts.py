@@ -73,7 +73,7 @@ def expert_of(op: Operation) -> Expert | None:
 
 
 def costs_more(choice: Choice, program: Program) -> Refusal | None:
-    """Multiplying by the whole table costs less than looking up the chosen rows."""
+    """Refuse if multiplying by the whole table costs more than looking up the chosen rows."""
     costs = costs_of(program.context)
     rows = estimated(choice.rows)
     every = choice.among * (costs.weight + rows * costs.product)
@@ -193,7 +193,7 @@ def is_summed(expert: Expert) -> bool:
 
 
 def each_costs_more(expert: Expert, program: Program) -> Refusal | None:
-    """Multiplying by all experts costs less, although each row needs one expert only."""
+    """Refuse if multiplying each row by all experts costs more than looking up its expert."""
     choice = expert.weights.choice
     return costs_more(replace(choice, rows=choice.every, taken=1), program)
 

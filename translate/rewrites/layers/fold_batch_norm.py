@@ -154,7 +154,7 @@ def constants_of(value: SSAValue) -> Constants | Refusal:
 
 
 def takes_in_constants(value: SSAValue) -> bool:
-    """The value is the result of a layer whose weights can absorb a scale and a shift."""
+    """Whether the value is the result of a layer whose weights can absorb a scale and a shift."""
     return layer_before(value) is not None
 
 

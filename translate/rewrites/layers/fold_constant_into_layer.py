@@ -42,7 +42,7 @@ Constant = str | float
 
 
 def _loses(op: Any, program: Program) -> Deviation:
-    """Deviation: products that grow by the factor may overflow before they cancel."""
+    """Return the deviation of scaled weights: products that grow by the factor may overflow."""
     found = constant_after(op, "factor")
     assert found is not None, "it is a match"
     return grows(found[1], program)

@@ -41,7 +41,7 @@ def is_laid_out(value: SSAValue) -> bool:
 
 
 def is_weight(value: SSAValue) -> bool:
-    """The value is a weight, which is laid out at compile time."""
+    """Whether the value is a weight, which is laid out at compile time."""
     return isinstance(value.owner, WeightOp)
 
 

@@ -33,7 +33,9 @@ from stepwell.translate.rewrites.building import axis
 
 @dataclass(frozen=True)
 class Turned:
-    """A factor of a filter, and the permutations between both, the last one first."""
+    """A factor of a filter, and the permutations from the factor's axes to the filter's, the last
+    one first.
+    """
 
     value: SSAValue
     orders: tuple[tuple[int, ...], ...] = ()

@@ -70,7 +70,7 @@ def own_part(fused: SSAValue, part: SSAValue) -> Mapping[str, int] | Refusal:
 
 
 def are_constants(*values: SSAValue | None) -> bool:
-    """The operands that are present are weights of the program."""
+    """Whether the operands that are present are weights of the program."""
     return all(value is None or weight_key(value) is not None for value in values)
 
 

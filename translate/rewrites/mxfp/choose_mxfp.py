@@ -125,12 +125,12 @@ TYPES_BF16 = operators.TYPES_BF16
 
 
 def no_layer(layer: SchemaOp) -> bool:
-    """The configuration selects no layer."""
+    """Return False: select no layer, which is the default of the configuration."""
     return False
 
 
 def is_chosen(value: SSAValue, chosen: Chooser | None) -> bool:
-    """The value is the result of a layer that is configured to compute in MX."""
+    """Whether the value is the result of a layer that is configured to compute in MX."""
     return chosen is None or chosen(cast(SchemaOp, value.owner))
 
 
@@ -144,40 +144,40 @@ def multiplies_no_floats(one: SSAValue, other: SSAValue) -> Refusal | None:
 
 
 def is_static(*values: SSAValue) -> bool:
-    """The tensors have static sizes."""
+    """Whether the tensors have static sizes."""
     return all(types.is_static(value.type) for value in values)
 
 
 def has_no_form(
     form: str, payload: str, other: str, value: SSAValue, convolves: bool = False
 ) -> Refusal | None:
-    """TOSA has no product of these payload types."""
+    """Refuse payload types of which TOSA has no product (or no convolution)."""
     reason = form_refused(form, payload, other, torch_dtype(element(value.type)), convolves)
     return None if reason is None else Refusal(reason)
 
 
 def convolves_in_no_form(form: str, payload: str, other: str, value: SSAValue) -> Refusal | None:
-    """TOSA has no convolution of these payload types."""
+    """Refuse payload types of which TOSA has no convolution."""
     return has_no_form(form, payload, other, value, convolves=True)
 
 
 def is_stored(value: SSAValue) -> bool:
-    """The value is a weight of the program."""
+    """Whether the value is a weight of the program."""
     return weight_key(value) is not None
 
 
 def is_matrix(value: SSAValue) -> bool:
-    """The tensor has two axes."""
+    """Whether the tensor has two axes."""
     return len(dims(value.type)) == 2
 
 
 def are_two(numbers: Sequence[int]) -> bool:
-    """The list has two elements."""
+    """Whether the list has two elements."""
     return len(numbers) == 2
 
 
 def has_whole_blocks(weight: SSAValue, groups: int) -> bool:
-    """The filter has more than one channel per group."""
+    """Whether the filter has more than one channel per group, along which blocks run."""
     return not is_depthwise(dims(weight.type), groups)
 
 

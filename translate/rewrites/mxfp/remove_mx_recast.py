@@ -43,7 +43,7 @@ _WITHIN_ONE = (t.SigmoidOp, t.TanhOp, t.ErfOp, t.SinOp, t.CosOp)
 
 
 def holds_singles(value: SSAValue) -> bool:
-    """The value is a tensor of f32."""
+    """Whether the value is a tensor of f32."""
     return element(value.type) == f32
 
 

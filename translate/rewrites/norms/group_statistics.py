@@ -15,7 +15,7 @@ from stepwell.translate.rewrites.norms.row_statistics import row_mean
 
 
 def summed_up(shape: tuple[Dim, ...], groups: int) -> int:
-    """The largest number of elements that a constant may sum."""
+    """Return how many elements a constant sums: a group's channels, times lengths if no image."""
     behind = shape[1:2] if len(shape) == 4 else shape[1:]
     return prod(d for d in behind if isinstance(d, int)) // groups
 

@@ -37,7 +37,7 @@ WIDEST_ROW = 1 << 24
 
 
 def too_wide(width: int) -> Refusal | None:
-    """Refuse a row whose sum would need a constant as wide as a very wide row."""
+    """Refuse a very wide row: its sum needs a constant of the same width."""
     if width <= WIDEST_ROW:
         return None
     return Refusal(f"a sum of {width} elements would need a constant of {width} elements")

@@ -80,12 +80,12 @@ def stored_as(attribute: Attribute) -> Mapping[str, Any]:
 
 
 def is_known(value: SSAValue) -> bool:
-    """The tensor has static sizes."""
+    """Whether the tensor has static sizes."""
     return is_static(value.type)
 
 
 def expresses_single(attribute: Attribute) -> bool:
-    """The quantized element type expresses f32."""
+    """Whether the quantized element type expresses f32."""
     return isinstance(attribute, UniformQuantizedType) and attribute.data.expressed == f32
 
 

@@ -45,7 +45,7 @@ def only_moves_its_operands(value: SSAValue) -> bool:
 
 
 def is_for_the_whole(of: UniformQuantizedType) -> bool:
-    """The tensor is quantized with one scale."""
+    """Whether the tensor is quantized with one scale."""
     return of.data.is_per_tensor
 
 

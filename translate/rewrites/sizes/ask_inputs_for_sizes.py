@@ -26,7 +26,7 @@ from stepwell.translate.rules import read_rules
 
 
 def is_computed(value: SSAValue) -> bool:
-    """The tensor is the result of an op."""
+    """Whether the tensor is the result of an op."""
     return isinstance(value.owner, Operation)
 
 

@@ -1,7 +1,7 @@
 """Constant folding of sizes: pin sizes that weights, or all permitted inputs, determine.
 
 Examples are a graph's edges without its loops, and the positions of nonzero elements of a mask.
-`torch.export` does not inspect a buffer, and gives the result of an index by truth values `u0`
+`torch.export` does not inspect a buffer, and gives the result of indexing by a boolean mask `u0`
 rows. The program holds the buffer, so the size is a number, also where `item()` reads it. Values
 that are computed from the size are then computed from a number, most of them at compile time.
 

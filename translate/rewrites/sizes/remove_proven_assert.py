@@ -37,7 +37,7 @@ def asserts_another_dtype(value: SSAValue, dtype: Attribute | None) -> Refusal |
 
 
 def has_sizes(value: SSAValue, sizes: Sequence[Dim] | None) -> bool:
-    """The asserted sizes, if any, are those of the type."""
+    """Whether the asserted sizes, if any, are those of the type."""
     return sizes is None or tuple(sizes) == dims(value.type)
 
 

@@ -44,7 +44,9 @@ def can_compute(
 
 
 def _source(size: Size, known: Collection[Dim], inputs: Collection[Dim]) -> int | None:
-    """Return the sources of a size: 0 known sizes; 1 also their fractions; 2 also inputs' sizes."""
+    """Return what a size must be computed from: 0 for known sizes alone, 1 also for their
+    fractions, 2 also for the sizes of inputs; None if it cannot be computed.
+    """
     for source, sizes in enumerate(((), known, (*known, *inputs))):
 
         def leaf(part: Size, sizes: Collection[Dim] = sizes) -> bool | None:

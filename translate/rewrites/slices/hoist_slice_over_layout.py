@@ -67,7 +67,7 @@ def only_slices_read(value: SSAValue) -> bool:
 
 
 def bounds_of(part: SSAValue) -> Part | None:
-    """The slice has step 1 and a static axis, begin and end."""
+    """Return (axis, start, stop) of a slice with step 1 and static bounds, else None."""
     return static_bounds(cast(SchemaOp, part.owner))
 
 

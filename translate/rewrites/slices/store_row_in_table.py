@@ -76,7 +76,7 @@ def place_in(table: SSAValue, number: list[Any]) -> int | Refusal:
 
 
 def is_read_here_alone(look_up: SSAValue, table: SSAValue, program: Program) -> bool:
-    """The look-up has one reader, and its table has no other reader."""
+    """Whether the look-up has one reader, and its table has no other reader."""
     key = weight_key(table)
     return key is not None and look_up.has_one_use() and len(readers(key, program)) == 1
 

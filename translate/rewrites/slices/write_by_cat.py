@@ -69,8 +69,9 @@ def write_by_cat(
 ) -> Value | None:
     """Replace a chain of `select_scatter` and `slice_scatter` by slices and one `cat`.
 
-    `kernels`: whether the target has kernels that write. They take integers, states, and many rows
-    that are apart; a target without them gathers such rows by an `index_put`.
+    `kernels`: whether the target has kernels that write in place, to which writes of integers, to
+    states, and of many separate rows are left. Otherwise, separate rows are written by an
+    `index_put`.
     """
     place = no_refusal(place_of(op))
     at = place.axis
@@ -131,7 +132,7 @@ def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
         return place
     rows = len(range(place.start, place.stop, place.step))
     if place.step != 1 and rows > MOST_APART:
-        return Refusal(f"{rows} elements that are not contiguous are written: that many slices")
+        return Refusal(f"{rows} separate elements are written, each of which would be a slice")
     whole = [*dims(op.operands[0].type)]
     whole[place.axis : place.axis + 1] = [rows] * isinstance(op, aten.SliceScatterDefault)
     if [*dims(op.operands[1].type)] != whole:

@@ -92,7 +92,7 @@ def axes_from_front(order: Sequence[int]) -> list[int]:
 
 
 def is_complex(of: Attribute) -> bool:
-    """The element type is complex."""
+    """Whether the element type is complex."""
     return torch_dtype(of).is_complex
 
 

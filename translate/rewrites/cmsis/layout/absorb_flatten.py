@@ -57,7 +57,7 @@ LAYERS = (QuantizedLinear, QuantizedConv2dNhwc)
 
 
 def is_of_images(value: SSAValue, transpose: Transpose) -> bool:
-    """The rows of the linear layer's operand are whole images."""
+    """Whether the rows of the linear layer's operand are whole images."""
     return flattens(cast(Layer, value.owner), transpose.out, transpose.numbers("perm"))
 
 

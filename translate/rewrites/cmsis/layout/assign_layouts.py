@@ -2,7 +2,7 @@
 
 Convolutions are written between a transpose to NHWC and one back. The tables, sums, pads,
 concatenations and slices between them work in any order. `translate/layout` finds the minimum cut;
-this file is CMSIS-NN's table for it.
+this file has CMSIS-NN's table of operators and costs for it.
 
 Before:
     builtin.module {

@@ -1,10 +1,10 @@
 """Scheduling: order the operators so that the peak of live bytes is least.
 
 The search is exact for graphs with few branches. Every set of operators that have run is a state,
-and a transition runs one more operator: and best-first search finds the path with the lowest peak
-of live bytes. Graphs of more than `MOST` states keep their order, and so do graphs whose own order
-is as good. If the peak is that of one operator's operands and results alone (most chains), no
-search is done.
+and a transition runs one more operator. Best-first search finds the path with the lowest peak of
+live bytes. Graphs of more than `MOST` states keep their order, and so do graphs whose own order is
+as good. If the peak is that of one operator's operands and results alone (most chains), no search
+is done.
 """
 
 from __future__ import annotations

@@ -66,10 +66,11 @@ WHOLE_ROWS = (QuantizedTransposeConv2dNhwc, CatDefault)
 
 
 def images(op: Operation) -> tuple[SSAValue, ...]:
-    """Return the operands whose rows determine the result's rows; none if rows do not correspond.
+    """Return the operands of an op whose rows determine the result's rows; an empty tuple if the op
+    cannot run on runs of rows.
 
-    The op reads and writes images of batch 1 and at least two rows, which a kernel writes as a
-    whole.
+    It can if it reads and writes images of batch 1 with at least two rows, and its kernel writes
+    the whole result.
     """
     if not isinstance(op, SPATIAL + POOLS + ELEMENTWISE + WHOLE_ROWS) or not writes_its_own(op):
         return ()
@@ -143,7 +144,7 @@ def scratch_of(op: Operation) -> int:
 
 
 def image_of(value: SSAValue) -> Image:
-    """The rows of an int8 NHWC tensor of batch 1."""
+    """Return the number of rows of an int8 NHWC tensor of batch 1, and the bytes of a row."""
     _, rows, width, channels = cast("tuple[int, ...]", dims(value.type))
     return Image(rows, width * channels)
 
@@ -159,8 +160,8 @@ class Segment:
 
 
 def segment_of(ops: Sequence[Operation]) -> Segment | None:
-    """Return a sequence of ops as a stream that runs row by row; None if other ops use more than
-    one of their results.
+    """Return a sequence of ops as a stream that runs row by row; None unless ops outside read its
+    last result and no other.
     """
     numbers: dict[SSAValue, int] = {}
     results = {op.results[0] for op in ops}

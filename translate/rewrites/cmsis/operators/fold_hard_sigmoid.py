@@ -72,7 +72,7 @@ Constants = tuple[StoredWeight, Bias | None]
 
 
 def has_other_rows(value: SSAValue) -> Refusal | None:
-    """The layer is a transposed convolution."""
+    """Refuse a transposed convolution, whose outputs are not rows of its weight."""
     layer = cast(SchemaOp, value.owner)
     if isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed"):
         return Refusal("the outputs of a transposed convolution are not rows of its weight")
@@ -80,7 +80,9 @@ def has_other_rows(value: SSAValue) -> Refusal | None:
 
 
 def quantized_constants(value: SSAValue, gate: SSAValue) -> Constants | Refusal:
-    """Return the layer's weight and bias, which could be integers without the hard sigmoid."""
+    """Return the layer's quantized weight and bias; refuse unless its input and the hard sigmoid's
+    result are quantized too.
+    """
     layer = cast(SchemaOp, value.owner)
     found = activation(layer.operands[0])
     weight, bias = stored_weight(layer.operand("weight")), bias_operand(layer.operand("bias"))

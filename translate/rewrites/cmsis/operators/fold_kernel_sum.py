@@ -64,12 +64,12 @@ KERNEL_SUM = BiasForm.KERNEL_SUM
 
 
 def is_missing(sums: SSAValue | None, form: BiasForm) -> bool:
-    """The target needs kernel sums, and they are not computed yet."""
+    """Whether the target needs kernel sums, and they are not computed yet."""
     return sums is None and form is not BiasForm.BIAS
 
 
 def is_summed_at_run_time(form: BiasForm) -> Refusal | None:
-    """Refuse a form for which the operator has no operand."""
+    """Refuse kernel sums computed at run time, for which the operator has no scratch operand."""
     if form is not BiasForm.RUN_TIME:
         return None
     return Refusal(

@@ -16,8 +16,8 @@ from stepwell.translate.quantized.recognize import Use
 
 
 def kernel_type(use: Use) -> AnyTensor:
-    """Return the use's quantized type with the full int8 (int16) range, for kernels without
-    clamp.
+    """Return the quantized type of a result, `use`, with the full int8 (int16) range, for kernels
+    without clamp.
     """
     low, high = use.held.default_range
     held = replace(use.held, low=low, high=high)
@@ -25,7 +25,7 @@ def kernel_type(use: Use) -> AnyTensor:
 
 
 def is_delivered(parameters: Quantization, use: Use) -> bool:
-    """Whether a kernel's result already has the quantization and range that its use requires."""
+    """Whether a kernel's result already has the quantization and range required by `use`."""
     return (parameters.scale, parameters.zero_point) == (use.held.scale, use.held.zero_point) and (
         use.low,
         use.high,
@@ -33,7 +33,7 @@ def is_delivered(parameters: Quantization, use: Use) -> bool:
 
 
 def rescaled(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
-    """Convert an int8 value to the quantization and range of its use, by one lookup at most."""
+    """Convert an int8 value to the quantization and range that `use` requires, by one lookup."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if value.type == use.type and (is_delivered(value_quantization, use) or is_clamped(value, use)):
@@ -42,7 +42,7 @@ def rescaled(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
 
 
 def is_clamped(value: SSAValue, use: Use) -> bool:
-    """Whether the op that computed a value already clamped it to the range of its use."""
+    """Whether the op that computed a value already clamped it to the range required by `use`."""
     maker = value.owner
     if not isinstance(maker, CmsisOp) or "activation_min" not in maker.properties:
         return False

@@ -1,7 +1,7 @@
 """Take the maximum after a RESCALE that exists already, instead of rescaling the maximum.
 
-An exponential is taken of a row less its maximum, both at the scale of the difference. One RESCALE serves
-the row and its maximum, because RESCALE is monotonic.
+For `exp(row - max(row))`, row and maximum are rescaled to the difference's scale. RESCALE is
+monotonic, so the maximum of the rescaled row needs no RESCALE of its own.
 
 rule hoist-rescale-over-maximum
     `rescale(max(x))` beside `rescale(x)` to `max(rescale(x))`; common subexpressions share the twin.

@@ -1,9 +1,9 @@
 """Layout assignment: choose an axis order for every value at once so that transposes cost least.
 
 Convolutions are written between a transpose to NHWC and one back. The ops between them may work on
-either side of the transposes. `translate/layout` finds the minimum cut; this file is TOSA's table
-for it. Operators whose type requires the last axis (block-scaled data, a rescale of each channel)
-keep it last.
+either side of the transposes. `translate/layout` finds the minimum cut; this file has TOSA's table
+of operators and costs for it. Operators whose type requires the last axis (block-scaled data, a
+rescale of each channel) keep it last.
 
 Before:
     func.func @main(%x: tensor<1x4x4x8xf32>) -> tensor<1x4x4x8xf32> {

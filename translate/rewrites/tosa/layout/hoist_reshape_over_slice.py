@@ -58,12 +58,12 @@ def is_of_the_leading_axis(value: SSAValue, part: SSAValue) -> bool:
 
 
 def is_laid_out(value: SSAValue) -> bool:
-    """The value is the result of a reshape or a transpose."""
+    """Whether the value is the result of a reshape or a transpose."""
     return isinstance(value.owner, t.TransposeOp | t.ReshapeOp)
 
 
 def has_axes(value: SSAValue) -> bool:
-    """The tensor is not a scalar."""
+    """Whether the tensor is not a scalar."""
     return bool(shape_of(value))
 
 

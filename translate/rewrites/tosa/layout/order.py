@@ -45,7 +45,7 @@ from stepwell.translate.rewrites.tosa.legalize_boundary import type_integers
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
-    """Return the lowerings in files of functions, in order, without those of special phases."""
+    """Return the lowerings that these modules define, in order, without those of special phases."""
     return tuple(rule() for family in families for rule in family.RULES if not rule.phases)
 
 
@@ -117,8 +117,8 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
 def integers_on_npu(rows: int_layers.Rows) -> tuple[Rewrite[Any], ...]:
     """Return the lowerings to integers for an NPU, which keep a linear layer's rows on one axis.
 
-    They include those that NPUs run faster. A maximum stays in bytes: a U55 has no other
-    (`HoistRescaleOverMaximum` makes it int32).
+    They include lowerings that NPUs run faster. `HoistRescaleOverMaximum` is omitted: it makes a
+    maximum int32, and a U55 has REDUCE_MAX of bytes only.
     """
     npu = tuple(rule() for family in LAYERS for rule in family.RULES if "npu" in rule.phases)
     linear = int_layers.int8_linear

@@ -57,7 +57,7 @@ _ARITHMETIC = (
 
 @recipe("as_whole_floats")
 def as_whole_floats(weight: torch.Tensor) -> torch.Tensor:
-    """A map of integers up to 2^24 to single precision."""
+    """Convert integers of up to 2^24 to single precision."""
     return weight.to(torch.float32)
 
 

@@ -117,7 +117,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         absent = absence(torch_overload(type(op)), *pieces[-1:])
     reason = reasons[-1] if reasons else absent
     return Problem(
-        f"{name}: {reason}", describe_op(op), "TOSA holds whole models: change or split this one"
+        f"{name}: {reason}", describe_op(op), "a TOSA program has no other ops: change or split it"
     )
 
 

@@ -6,7 +6,8 @@ other operators.  An input has the interval that the caller declares (the option
 that is only used as row indices has the range of the rows, because a call with any other index is
 an error in torch too. Any other input has the 32 bits of the artifact's own input, which cannot
 represent more.  If every interval fits, every 64-bit type becomes i32, and the method states which
-inputs and outputs changed.  `run` refuses a value outside (`stepwell.ir.calls.calling`).
+inputs and outputs changed.  `run` refuses an input value outside its interval
+(`stepwell.ir.calls.calling`).
 
 Before:
     func.func @forward(%w: tensor<1x10x4xf32>, %i: tensor<1x6xi64>) -> tensor<1x6x4xf32> {

@@ -46,7 +46,7 @@ CONVERSIONS = tuple(map(op_class, CASTS))
 
 
 def is_short(attribute: Attribute) -> bool:
-    """The value has an integer type that activations may have."""
+    """Whether the value has an integer type that activations may have."""
     return attribute in WIDTHS.values()
 
 
@@ -63,7 +63,7 @@ def is_static(value: SSAValue) -> bool:
 
 
 def is_of_whole_tensors(quantized_type: UniformQuantizedType) -> bool:
-    """The values are signed 8-bit or 16-bit integers with one scale."""
+    """Whether the type has signed 8-bit or 16-bit integers with one scale."""
     numbers = quantized_type.data
     return numbers.is_per_tensor and numbers.signed and numbers.bits in WIDTHS
 

@@ -60,12 +60,12 @@ def filter_of_pixel(factors: torch.Tensor) -> torch.Tensor:
 
 
 def are_images(value: SSAValue) -> bool:
-    """The value is a float32 tensor of four axes."""
+    """Whether the value is a float32 tensor of four axes."""
     return len(dims(value.type)) == 4 and element(value.type) == f32
 
 
 def is_of_channels(constant: SSAValue, images: SSAValue) -> bool:
-    """The value is a weight with a number for each image channel."""
+    """Whether the value is a weight with a number for each image channel."""
     *ones, channels = dims(constant.type) or (1,)
     is_along = channels == dims(images.type)[-1] and all(size == 1 for size in ones)
     return is_along and weight_key(constant) is not None
@@ -82,7 +82,7 @@ def channels(images: SSAValue) -> Dim:
 
 
 def has_channels(images: SSAValue) -> bool:
-    """The image has more than one channel."""
+    """Whether the image has more than one channel."""
     return channels(images) != 1
 
 

@@ -120,7 +120,7 @@ def is_of_channels(value: SSAValue, made: SSAValue) -> bool:
 
 
 def has_quotients(value: SSAValue) -> bool:
-    """The tensor has a float type."""
+    """Whether the tensor has a float type."""
     return is_float(element(value.type))
 
 

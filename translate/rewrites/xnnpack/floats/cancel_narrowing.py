@@ -59,7 +59,7 @@ def is_of_its_own(value: SSAValue, beside: Sequence[object]) -> bool:
 
 
 def changes_more(value: SSAValue) -> Refusal | None:
-    """The op does more than change the element type."""
+    """Refuse a cast that also changes the memory format."""
     return changes_layout(cast(SchemaOp, value.owner))
 
 

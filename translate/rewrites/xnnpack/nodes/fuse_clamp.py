@@ -35,7 +35,7 @@ RANGED = tuple(
 
 
 def clamps_already(value: SSAValue) -> Refusal | None:
-    """The node has an output range already."""
+    """Refuse a node that has an output range already."""
     node = cast(XnnpackOp, value.owner)
     return None if node.output_range is None else Refusal(f"{node.name} clamps its output already")
 

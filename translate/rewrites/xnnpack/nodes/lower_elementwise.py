@@ -199,7 +199,7 @@ def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
 
 
 def are_two(one: SSAValue, other: SSAValue) -> bool:
-    """The two values are different."""
+    """Whether the two values are different."""
     return one is not other
 
 
@@ -221,7 +221,7 @@ def positive(alpha: float) -> float | Refusal:
 
 
 def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
-    """Refuse slopes on no axis, or on an axis that is not the last."""
+    """Refuse PReLU slopes on no axis, or on an axis that is not the last."""
     shape, slopes = dims(value.type), dims(weight.type)
     if not shape and slopes:
         return Refusal("a single number has no axis for slopes")

@@ -124,7 +124,7 @@ def from_front_all(value: SSAValue, order: Sequence[int]) -> list[int]:
 
 
 def has_known_bounds(value: SSAValue) -> bool:
-    """The slice has step 1 and static bounds that are within every possible size of the axis."""
+    """Whether a slice has step 1 and static bounds within every possible size of the axis."""
     return slice_bounds(cast(SchemaOp, value.owner)) is not None
 
 

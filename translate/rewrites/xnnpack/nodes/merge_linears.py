@@ -61,12 +61,12 @@ def merged_biases(outer: torch.Tensor, inner: torch.Tensor, *more: torch.Tensor)
 
 
 def are_constants(*values: SSAValue | None) -> bool:
-    """The operands that are present are weights of the program."""
+    """Whether the operands that are present are weights of the program."""
     return all(value is None or weight_key(value) is not None for value in values)
 
 
 def are_matrices(*values: SSAValue) -> bool:
-    """The weights have two axes."""
+    """Whether the weights have two axes."""
     return all(len(dims(value.type)) == 2 for value in values)
 
 

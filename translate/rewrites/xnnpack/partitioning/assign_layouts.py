@@ -4,8 +4,8 @@ A convolution is lowered between a transpose to channels-last and a transpose ba
 between these transposes work in any order: elementwise nodes, slices, pads, concatenations,
 reshapes, linear layers, and normalizations over an axis that stays last. Each of these may work on
 its values or on the values before the transpose. `translate/layout` finds the minimum cut; this
-file is XNNPACK's table for it. A second run removes transposes that are left between two values
-that can both be transposed.
+file has XNNPACK's table of nodes and copy costs for it. A second run removes transposes that are
+left between two values that can both be transposed.
 
 Before:
     func.func @forward(%x: tensor<1x2x3x4xf32>) -> tensor<1x2x12xf32> {

@@ -76,7 +76,9 @@ from stepwell.translate.rules import read_rules
 
 
 def has_an_operator(of: UniformQuantizedType) -> bool:
-    """Return the cast's scale, or its scales along an axis."""
+    """Whether `quantized_decomposed` has an operator for these scales: one, or one per index of an
+    axis.
+    """
     return not of.data.sub_channel
 
 

@@ -42,7 +42,7 @@ from stepwell.translate.rules import read_rules
 
 
 def is_half(attribute: Attribute) -> bool:
-    """The type is float16 or bfloat16."""
+    """Whether the type is float16 or bfloat16."""
     return attribute in (f16, bf16)
 
 
