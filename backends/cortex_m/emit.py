@@ -146,7 +146,7 @@ class CortexMEmitter(MethodEmitter):
     # -- layouts -------------------------------------------------------------------------------
 
     def _order(self, value: int) -> tuple[int, ...]:
-        """Return the dim order of a value of the plan in memory."""
+        """Return the dim order in which a tensor value lies in memory."""
         held = self.builder.value(value)
         assert isinstance(held, TensorValue)
         return held.dim_order

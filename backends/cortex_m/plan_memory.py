@@ -118,9 +118,9 @@ class PlanMemory(Pass):
             return 0
         if self.arena is not None and size > self.arena:
             raise UnsupportedError(
-                f"no plan of {self.arena} bytes was found; the smallest has {size}",
+                f"no plan of {self.arena} bytes was found; the smallest has {size} bytes",
                 f"method @{name}",
-                'set that arena; io="int8" removes float inputs and outputs from the arena',
+                f'set arena={size}; io="int8" removes float inputs and outputs from the arena',
             )
         return _write(func, path, target)
 

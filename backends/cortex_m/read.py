@@ -223,7 +223,7 @@ def _method(method: Method) -> Method:
 
 
 def _plain(index: int, values: list[Value]) -> int:
-    """Return the index of a contiguous value over the same bytes, or the value itself."""
+    """Return the index of a row-major tensor over the bytes of value `index`, added if needed."""
     value = values[index]
     if isinstance(value, TensorList):
         items = tuple(_plain(item, values) for item in value.items)

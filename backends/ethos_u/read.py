@@ -1,4 +1,4 @@
-"""Read delegates of a `.pte`, ours and the stock flow's: Vela's commands, and TOSA operators."""
+"""Read delegates of a `.pte` of any producer: Vela's commands, and TOSA operators."""
 
 from collections.abc import Sequence
 from typing import cast

@@ -37,7 +37,7 @@ _PORT = struct.Struct("<9i")
 
 @dataclass(frozen=True)
 class Estimate:
-    """Vela's own summary of a delegate."""
+    """Vela's estimate of a delegate's cost: cycles, memory, multiplications."""
 
     cycles: int
     sram: int
@@ -168,7 +168,7 @@ class Port:
 
 @dataclass(frozen=True)
 class CommandStream:
-    """The contents of a payload."""
+    """The parsed payload of an Ethos-U delegate."""
 
     commands: bytes
     weights: bytes

@@ -102,8 +102,9 @@ def lack_of_pieces(op: SchemaOp) -> str:
 
 
 def _function_of(overload: Any, is_root: bool) -> Callable[..., Any] | None:
-    """Return the function that decomposes an operator; None if it has a kernel and is not the
-    root.
+    """Return the function that decomposes an operator.
+
+    The result is None for a part that has a kernel; the op itself (`is_root`) is decomposed anyway.
     """
     if _has_kernel(overload) and not is_root:
         return None

@@ -29,7 +29,7 @@ def external_to_bytes(container: Container) -> bytes | None:
 
 
 def external_files(container: Container) -> dict[str | None, bytes]:
-    """Return the `.ptd` files with a container's external data, by the files named in that data."""
+    """Return the `.ptd` files with a container's external data, by file name (None: unnamed)."""
     check(container)
     files: dict[str | None, dict[str, NamedData]] = {}
     for key, value in container.external_data.items():

@@ -52,14 +52,14 @@ _CLASSES = {name: (cls, fields) for cls, (name, fields) in _INSTRUCTIONS.items()
 
 
 def pick(items: Sequence[Any], index: int, what: str) -> Any:
-    """Return the item that a file names by its index."""
+    """Return the item at an index from a file; raise `ParseFailure` if it is out of range."""
     if not 0 <= index < len(items):
         raise ParseFailure(f"{WHAT} names {what} {index} of {len(items)}")
     return items[index]
 
 
 def text(found: str | None, what: str) -> str:
-    """Return the required name of an object in a file."""
+    """Return the name of an object in a file; raise `ParseFailure` if it is missing."""
     if found is None:
         raise ParseFailure(f"{WHAT}: {what} has no name")
     return found

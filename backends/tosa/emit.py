@@ -73,7 +73,7 @@ def to_tosa(program: Program, method: str = "forward") -> bytes:
 
 
 def to_graph(program: Program, method: str = "forward") -> Graph:
-    """Return the plain data of `to_tosa`'s flatbuffer."""
+    """Return one method as a `Graph`, the plain data that `to_tosa` writes as a flatbuffer."""
     if program.level != "tosa":
         raise StepwellError(
             f"a program at level {program.level!r} has no TOSA flatbuffer",
@@ -121,7 +121,7 @@ def _version(program: Program) -> tuple[int, int, int, bool]:
 
 @dataclass
 class _Names:
-    """Names unique within one region."""
+    """Assigns names to values that are unique within one region."""
 
     taken: set[str] = field(default_factory=set[str])
     following: dict[str, int] = field(default_factory=dict[str, int])
@@ -310,7 +310,10 @@ class _Emitter:
             case Attribute() if field_.kind == "type":
                 return _dtype(value)
             case _:
-                raise StepwellError(f"{op.name}: {field_.name} is {value}", describe_op(op))
+                raise StepwellError(
+                    f"{op.name}: the flatbuffer cannot store {field_.name} = {value}",
+                    describe_op(op),
+                )
 
     def branch(self, op: TosaOp, field_: Field) -> str:
         assert isinstance(op, CondIfOp | WhileLoopOp)

@@ -229,7 +229,7 @@ class _Builder:
             raise ParseFailure(f"{cls.name}: {held.name!r} is no variable of known sizes")
         key = held.variable_name or held.name
         if reads and key in self.written:
-            raise UnsupportedError(f"{cls.name}: {key!r} is read after it was written")
+            raise UnsupportedError(f"{cls.name}: variable {key!r} is read after it was written")
         if key not in self.weights:
             element = element_of_code(held.dtype)
             if element is None or is_held_as_codes(element):
@@ -241,7 +241,7 @@ class _Builder:
         if reads:
             return StateOp(key, type_of(held))
         if key in self.written:
-            raise UnsupportedError(f"{cls.name}: {key!r} is written twice")
+            raise UnsupportedError(f"{cls.name}: variable {key!r} is written twice")
         self.written.add(key)
         return UpdateOp(key, value(operator.inputs[0]))
 

@@ -158,7 +158,7 @@ class _Reader:
             name = struct.pack(f"<{len(words) - 1}I", *words[1:]).split(b"\0")[0]
             if name != INSTRUCTION_SET.encode():
                 raise UnsupportedError(
-                    f"SPIR-V: the instruction set {name.decode('ascii', 'replace')!r}",
+                    f"SPIR-V: unknown instruction set {name.decode('ascii', 'replace')!r}",
                     help=f"{INSTRUCTION_SET} can be read",
                 )
             self.sets.add(words[0])
@@ -244,7 +244,7 @@ class _Reader:
     def module(self) -> Module:
         """Return the module after all instructions were read."""
         if self.graphs != 1:
-            raise UnsupportedError(f"SPIR-V: {self.graphs} graphs in a module", help="one is read")
+            raise UnsupportedError(f"SPIR-V: the module has {self.graphs} graphs, must be 1")
         for wanted, found, what in (
             (self.inputs, self.taken, "inputs"), (self.outputs, self.given, "outputs")
         ):  # fmt: skip
@@ -335,7 +335,7 @@ def _declared(name: str, type_: _TensorType, data: bytes = b"") -> Tensor:
 
 
 def _unfolded(held: _Constant) -> list[int]:
-    """All numbers of a constant, with repetitions."""
+    """Return all numbers of a constant, with repeated numbers written out."""
     if not held.repeated:
         return held.bits
     shape = held.type.shape if isinstance(held.type, _TensorType) else ()
@@ -371,7 +371,7 @@ def _bytes(bits: Sequence[int], element: Any) -> bytes:
 
 
 def narrowed(data: bytes, dtype: int) -> bytes:
-    """Convert numbers from SPIR-V's form to that of a TOSA flatbuffer: from 64 to 48 bits."""
+    """Convert the bytes of a constant from SPIR-V's form to TOSA's: int48 from 64 to 48 bits."""
     if dtype != DTYPE_CODES["INT48"]:
         return data
     return b"".join(data[at : at + 6] for at in range(0, len(data), 8))

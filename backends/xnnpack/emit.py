@@ -98,9 +98,7 @@ def payload(
 def delegate_problems(
     delegate: DelegateOp, embed_unpacked_constants: bool = False
 ) -> Iterator[Problem]:
-    """Yield everything that a payload cannot hold of a delegate, or the runtime would refuse of
-    it.
-    """
+    """Yield what prevents a delegate from being written: the format's or the runtime's limits."""
     for arg in delegate.block.args:
         users = [use.operation for use in arg.uses]
         if any(map(_is_cast, users)) and (
@@ -140,7 +138,7 @@ def delegate_problems(
 
 
 def _constant_of(value: SSAValue) -> WeightOp | None:
-    """Return the weight that an operand is, perhaps as a quantized type."""
+    """Return the op that reads an operand's weight, also through a cast; None if computed."""
     owner = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
     return owner if isinstance(owner, WeightOp) else None
 
@@ -218,7 +216,7 @@ class _Emitter:
         }
 
     def _storage_types(self) -> dict[SSAValue, Attribute]:
-        """Inputs that arrive as stored integers, with the quantized type they are cast to."""
+        """Return the quantized type of each input that is passed as stored integers."""
         types: dict[SSAValue, Attribute] = {}
         for arg in self.delegate.block.args:
             for use in arg.uses:
@@ -265,7 +263,7 @@ class _Emitter:
     ) -> int:
         """Declare a value of this type and return its id.
 
-        `scales` are (the name, the file) of a weight that is found by name: so are its scales.
+        `scales` are the name and the file of a weight in a `.ptd`; its scales go there, too.
         """
         what = datatype(type_)
         assert what is not None, f"{type_} is not verified"
@@ -327,7 +325,7 @@ class _Emitter:
 
     @cached_property
     def _ranges(self) -> Mapping[str, tuple[int, int | None]] | None:
-        """The bounds of the method's symbols, or None outside a method."""
+        """Return the bounds of the method's symbols, or None outside a method."""
         func = method_of(self.delegate)
         return None if func is None else get_signature(func).ranges
 
@@ -359,9 +357,7 @@ class _Emitter:
     def _buffer(
         self, key: str, data: Data, *, is_shared: bool = False, file: str | None = None
     ) -> int:
-        """Return the index of a constant whose name is its content hash; it may be written
-        already.
-        """
+        """Return the index of a constant in the payload's table, in which equal keys are one."""
         index = self.constant_index.get(key)
         if index is None:
             index = self.constant_index[key] = len(self.constants)

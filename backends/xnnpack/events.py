@@ -102,7 +102,7 @@ def _once(*names: str) -> list[Spellings]:
 
 
 def _float(op: XnnpackOp) -> str:
-    """`F32`, or the profiler's name of quantized numbers: `QS8`, `QU8`."""
+    """Return the profiler's name of the first operand's type: `F32`, `F16`, `QS8` or `QU8`."""
     return _STORED.get(datatype(op.operands[0].type) or "", "F32")
 
 
@@ -125,7 +125,7 @@ def _unary(op: Unary) -> list[Spellings]:
 
 
 def _multiply(op: XnnpackOp) -> list[Spellings]:
-    """A value multiplied by itself runs as a square."""
+    """Return the events of a Multiply; a value times itself runs as a square."""
     return _square(op) if _is_square(op) else _elementwise("Multiply (ND)")(op)
 
 
@@ -134,7 +134,7 @@ def _is_square(op: object) -> bool:
 
 
 def _square(op: XnnpackOp) -> list[Spellings]:
-    """No event if only a mean of floats uses the squares, since the mean computes them."""
+    """Return the events of a square; none if only a mean of floats uses it and computes it."""
     reader = op.results[0].get_user_of_unique_use()
     if isinstance(reader, GlobalAveragePooling2d) and _means_squares(reader):
         return []
@@ -160,7 +160,7 @@ def _moved(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
 
 
 def _convert(op: XnnpackOp) -> list[Spellings]:
-    """Rows that only float products use are quantized where they are packed."""
+    """Return the events of a Convert; none if it quantizes rows for products, which do it."""
     if datatype(op.results[0].type) != "qdint8":
         return _once("Convert (NC)")
     readers = [use.operation for use in op.results[0].uses]
@@ -175,7 +175,7 @@ def _packs_rows(reader: XnnpackOp) -> bool:
 
 
 def _product(op: XnnpackOp) -> list[Spellings]:
-    """`Fully Connected (NC, QD8, F32, QC8W) GEMM` and the like."""
+    """Return the events of a product, such as `Fully Connected (NC, QD8, F32, QC8W) GEMM`."""
     given, weight = datatype(op.operands[0].type), datatype(op.operands[1].type) or ""
     stored = _WEIGHT.get(weight, "QC8W")
     is_batch = isinstance(op, BatchMatrixMultiply)
@@ -194,7 +194,7 @@ def _product(op: XnnpackOp) -> list[Spellings]:
 
 
 def _is_product(op: Convolution2d) -> bool:
-    """Whether each output pixel reads one input pixel; XNNPACK turns these into products."""
+    """Whether XNNPACK runs a convolution as a product: each output reads one input pixel."""
     return (
         op.window == (1, 1)
         and op.pair("stride") == (1, 1)

@@ -60,7 +60,7 @@ def _write(program: Program, embed: bool, tail: Tail) -> bytes:
 
 
 def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:
-    """Return the contents of `to_pte`'s file, with the debug handles that it cannot store."""
+    """Return the container that `to_pte` serializes, with debug handles, which a file lacks."""
     return _container(program, embed_unpacked_constants)
 
 

@@ -1,4 +1,4 @@
-"""Read a payload's bytes, ours or the stock flow's, as a delegate op.
+"""Read the payload of an XNNPACK delegate, of any producer, as a delegate op.
 
 The bytes are untrusted: offsets and vectors are checked as they are read, ids, buffers
 and sizes here, and every node is verified. Any inconsistency raises `ParseFailure`.
@@ -95,12 +95,12 @@ class XnnpackReader:
 
 
 def check_payloads(container: Container) -> None:
-    """Check the form of XNNPACK payloads, and that the file has the data which they name.
+    """Check that XNNPACK payloads are well formed, and that the file has the data they name.
 
-    The runtime ends its process where either is not so.
+    The runtime aborts the process on a payload that fails this check.
 
     Raises:
-        ParseFailure: naming the fault.
+        ParseFailure: a payload is malformed, or names missing data.
     """
     known = {*container.named_data, *container.external_data}
     for method in container.methods:
@@ -300,7 +300,7 @@ class _Reader:
         return scales
 
     def _external(self, inputs: int, results: int) -> tuple[list[int], list[int]]:
-        """Ids of external values, in the order of the call's arguments."""
+        """Return the ids of external inputs and outputs, in the order of the call's arguments."""
         found: list[list[int]] = []
         for name, count in (("input_ids", inputs), ("output_ids", results)):
             ids: list[int] = self.root[name]

@@ -28,7 +28,7 @@ def schema() -> FlatbufferSchema:
 
 @cache
 def datatypes() -> dict[str, int]:
-    """XNNPACK's datatypes by name: `fp32`, `qcint8`, …"""
+    """Return the schema's numbers of XNNPACK's datatypes by name: `fp32`, `qcint8`, …"""
     values = schema().enums["XNNDatatype"][1]
     return {name.removeprefix("xnn_datatype_"): number for name, number in values.items()}
 

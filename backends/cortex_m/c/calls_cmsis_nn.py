@@ -39,7 +39,7 @@ def _tile(pair: Sequence[int]) -> dict[str, int]:
 
 
 def _buffer(w: MethodWriter, index: int) -> str:
-    """Write a context for planned scratch memory."""
+    """Declare a `cmsis_nn_context` for planned scratch memory; return its C expression."""
     storage, size = w.tensor(index).storage, w.tensor(index).nbytes
     assert isinstance(storage, Planned)
     where = f"&memory.bytes[{storage.offset}]" if size else "NULL"

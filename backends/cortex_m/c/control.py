@@ -91,12 +91,12 @@ def _write(w: MethodWriter, step: Instruction, handlers: Mapping[str, Handler]) 
                 w.statements += [f"if (!{text}) {{", f"    goto at_{target};", "}"]
         case Move(source, target):
             if isinstance(w.method.values[target], TensorValue):
-                raise UnsupportedError("a tensor is assigned by its handle")
+                raise UnsupportedError("it assigns a tensor by reference, without a copy")
             w.statements.append(f"{w.number(target)} = {w.number(source)};")
         case KernelCall():
             _call(w, step, handlers)
         case _:
-            raise UnsupportedError("the instruction is not a call of a kernel")
+            raise UnsupportedError("the instruction is not a kernel call, a move or a jump")
 
 
 def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
@@ -106,7 +106,7 @@ def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) ->
     elif kernel in SCALARS:
         text = _NUMBERS.get(kernel.removeprefix("executorch_prim::").split(".")[0])
         if text is None:
-            raise UnsupportedError("a function of numbers cannot be written in C")
+            raise UnsupportedError("there is no C expression for this function of numbers")
         w.shared.use("whole_numbers")
         numbers = [w.number(index) for index in args[:-1]]
         w.statements.append(f"{w.number(args[-1])} = {text.format(*numbers)};")
@@ -122,7 +122,7 @@ def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) ->
     elif kernel == _SELECT and args[2] in w.variables:
         _select(w, call)
     elif not write_operator(w, call):
-        raise UnsupportedError("the operator declares no meaning from which C can be generated")
+        raise UnsupportedError("the operator has no scalar semantics to generate C from")
 
 
 def _item(w: MethodWriter, index: int) -> str:

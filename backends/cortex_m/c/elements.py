@@ -49,9 +49,10 @@ class Loop:
 
 @dataclass
 class ElementPosition:
-    """The position of an operand's element: steps along the result's axes, an offset, reduced axes.
+    """The position in memory of the operand element that a result element reads.
 
-    `folded` are (size, step, the result axis at this position or None).
+    `steps` maps result axes to steps in elements, from `offset` on. `folded` lists the reduced
+    axes as (size, step, result axis that replaces the axis or None).
     """
 
     name: str
@@ -107,7 +108,7 @@ def place_of(
 
 
 def collapsed(loops: Iterable[Loop]) -> list[Loop]:
-    """Remove loops of one iteration, and merge two loops that advance alike."""
+    """Remove loops of one iteration, and merge nested loops over contiguous elements."""
     found: list[Loop] = []
     for loop in loops:
         if loop.size == 1:
@@ -219,7 +220,7 @@ class _Nest:
         rank = max((len(place.folded) for place in read), default=0)
         sizes = {tuple(size for size, *_ in p.folded) for p in read if len(p.folded) == rank}
         if len(sizes) > 1 or any(len(p.folded) not in (0, rank) for p in read):
-            raise UnsupportedError("operands that are reduced together have different axes")
+            raise UnsupportedError("the operands of a reduction differ in their reduced axes")
         over = _named(
             "k",
             collapsed(

@@ -232,7 +232,7 @@ class Files:
 
 
 def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
-    """Return the lines of `main` that read or write a whole port, or that end the program."""
+    """Return the lines of `main` that read or write an input or output, or exit on failure."""
     return [f"        if ({function}({port}, sizeof({port}), 1, {stream}) != 1) {{",
             f"            return {status};", "        }"]  # fmt: skip
 

@@ -105,7 +105,7 @@ def _put(w: MethodWriter, found: KernelOperator) -> None:
     index = found.place(given[axis])
     sizes, made = w.tensor(into).sizes, w.tensor(rows).sizes
     if len(made) != len(sizes) or len(w.tensor(index).sizes) != 1:
-        raise UnsupportedError("rows of another rank are not supported")
+        raise UnsupportedError("rows must have the tensor's rank, and indices one axis")
     axes = [f"i{a}" for a in range(len(sizes))]
     into_at = ["(int32_t)at" if a == axis else axes[a] for a in range(len(sizes))]
     count = w.tensor(index).sizes[0]

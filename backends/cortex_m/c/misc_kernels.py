@@ -52,7 +52,7 @@ def writes(*names: str) -> Callable[[_F], _F]:
 
 
 def index_of(operator: KernelOperator, name: str) -> int | None:
-    """Return the plan's value of an argument, if it is a tensor."""
+    """Return the index of an argument's tensor among the method's values; None if it is none."""
     arg = operator.op.arg(name)
     if not isinstance(arg, SSAValue):
         return None
@@ -389,7 +389,7 @@ def _gated(w: MethodWriter, found: KernelOperator) -> None:
 def _group_norm(w: MethodWriter, found: KernelOperator) -> None:
     op, source, result = found.op, found.operands[0], found.results[0]
     if any(w.is_read(index) for index in found.results[1:]):
-        raise UnsupportedError("the means of its groups are used")
+        raise UnsupportedError("its other results, the groups' means and deviations, are used")
     sizes = w.tensor(source).sizes
     kind = C_KIND[kind_of(element(op.results[0].type))]
     within = sizes[1] // op.arg("group")

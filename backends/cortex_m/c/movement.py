@@ -106,7 +106,7 @@ def _write_result(
 
 @dataclass(frozen=True)
 class _Box:
-    """Loops of (iterations, step of the operand, step of the result), or a table, with offsets."""
+    """A copy of elements: loops from offsets `given` to `made`, or a table of source positions."""
 
     loops: tuple[Loop, ...]
     given: int
@@ -152,7 +152,7 @@ def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
 
 
 def _runs(line: Places, span: NDArray[np.intp]) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-    """Return runs along one axis: the position of the first element, its index, and the loops."""
+    """Yield runs of regular steps: first position, its index, and (iterations, step) loops."""
     start = 0
     while start < len(line):
         stop = len(line)

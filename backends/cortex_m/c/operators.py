@@ -1,7 +1,7 @@
 """Reconstruct, for code generation, the operator that a kernel call computes, as a block of one op.
 
-A tensor of the plan is an argument of the block. Meanings, axis maps and families, which are
-declared for ops, are then available for the call alone, without reading the rest of the program.
+The tensors that the call reads are arguments of the block. The semantics, axis maps and families
+that are declared for ops can then be used without reading the rest of the program.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from stepwell.ir.weights import WeightStore
 
 @dataclass(frozen=True)
 class KernelOperator:
-    """The op of a kernel call, and the plan's values of its operands and results."""
+    """The op of a kernel call, with its operands and results as indices of the method's values."""
 
     op: SchemaOp
     operands: tuple[int, ...]
     results: tuple[int, ...]
 
     def place(self, value: SSAValue) -> int:
-        """Return the plan's value of an operand."""
+        """Return the index of an operand among the method's values."""
         return self.operands[list(self.op.operands).index(value)]
 
 

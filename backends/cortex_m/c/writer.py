@@ -85,8 +85,9 @@ class Sources:
 
 @functools.cache
 def sections() -> dict[str, tuple[tuple[str, ...], str]]:
-    """Return, for each section's name, the sections that it needs and its text, with any vector
-    form.
+    """Return, by name, each section of the kernels' source: required sections, and the text.
+
+    If a section has a vector (MVE) version, the text selects it by `#ifdef`.
     """
     plain, vectors = _sections("portable_kernels.c"), _sections("mve_kernels.c")
     found = {name: vectors[name] for name in vectors if name not in plain}
@@ -143,7 +144,7 @@ class Shared:
 
 @dataclass
 class MethodWriter:
-    """One method of a container, call by call."""
+    """Writes the calls of one method of a container as C statements."""
 
     shared: Shared
     method: Method
@@ -223,7 +224,7 @@ class MethodWriter:
 
     @cached_property
     def _reads(self) -> frozenset[int]:
-        """Return the values that a call reads, or that are outputs."""
+        """Return the indices of values that some call reads, or that are outputs of the method."""
         read = set(self.method.outputs)
         calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
         for call in calls:
@@ -238,7 +239,7 @@ class MethodWriter:
         return frozenset(index for call in calls for index in self.results(call))
 
     def results(self, call: KernelCall) -> tuple[int, ...]:
-        """Return the results of a call, which its last argument repeats."""
+        """Return the indices of a call's results: its last argument, or the items of that list."""
         last = self.method.values[call.args[-1]]
         return last.items if isinstance(last, TensorList) else (call.args[-1],)
 
@@ -256,7 +257,7 @@ class MethodWriter:
         )
 
     def number(self, index: int) -> str:
-        """Return a number of the plan: a variable, or its value."""
+        """Return the C expression of a value that is a number: a variable or a literal."""
         if index in self.variables:
             return f"v{index}"
         value = self.method.values[index]

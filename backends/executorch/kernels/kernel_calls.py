@@ -1,4 +1,4 @@
-"""Emit one ATen op as one kernel call: its arguments as values of a plan.
+"""Emit one ATen op as one kernel call, whose arguments are values of the method.
 
 The runtime's kernels read each value as the type in their schema and abort on another, so an
 int passed for a `float` becomes a double here. Layout arguments (memory format, layout, device)
@@ -183,14 +183,14 @@ def kernel_limit(op: SchemaOp) -> str | None:
     if not holds(op):
         return reason
     if op.name in _BY_LONG and element(op.operands[1].type) != i64:
-        return "its kernel takes no indices but of int64: index.long()"
+        return "its kernel takes indices of int64 only: index.long()"
     if op.name == "aten.upsample_bilinear2d.vec" and element(op.operands[0].type) == f64:
         return "its kernel weighs pixels in single precision"
     if op.name in _JOINED and len({*_elements(op.operands), *_elements(op.results)}) > 1:
         return "its kernel copies bytes, and its operands are of several dtypes"
     between = dims(op.operands[0].type)[-1] if op.name in _PRODUCTS else 1
     if is_of_data(between) and least_of(between, op) < 1:
-        return "its kernel leaves a product over nothing unwritten"
+        return "its kernel does not write the result of a product over an empty axis"
     source = op.operands[0] if op.name in BY_STRIDES else None
     if source is not None and is_static(source.type) and not is_laid_out(source):
         return "its kernel reads row by row, and how its operand lies is not known: x.contiguous()"
@@ -215,9 +215,10 @@ _NARROW: dict[str, str] = dict.fromkeys(("i8 -> i8", "i16 -> i16", "ui8 -> ui8")
 
 
 def _widened(op: SchemaOp) -> str | None:
-    """Convert integers of several types to the result's type, as the kernel does first.
+    """Return an op's signature with all integers in the result's type, to which kernels convert.
 
-    The table of measured kernels has mixed types only for ordinary numbers, and sums only in int64.
+    The result is None for other ops. The table of measured kernels has mixed types only for
+    ordinary numbers, and sums only in int64.
     """
     elements, made = _elements(op.operands), _elements(op.results)
     whole = all(not is_float(held) for held in (*elements, *made))
@@ -227,7 +228,7 @@ def _widened(op: SchemaOp) -> str | None:
 
 
 def situations(op: SchemaOp) -> Iterator[str]:
-    """Return the table's names for the situation of an op, from its types and arguments."""
+    """Yield the special cases of an op (empty, broadcast, …) by which the table lists faults."""
     tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
     shapes = [dims(value.type) for value in tensors]
     if not is_counted(op):
@@ -343,14 +344,14 @@ def argument_value(
     value: Any,
     lookup: Callable[[SSAValue], int],
 ) -> int:
-    """Return the plan's value for one kernel argument.
+    """Return the index of the method's value for one kernel argument.
 
     Args:
         builder: the method being built.
         op: the called op, for errors.
         argument: the kernel's own declaration of the argument.
         value: the op's value of it: Python values, element types, SSA values, or lists.
-        lookup: returns the plan's value of an SSA value.
+        lookup: returns the index of the method's value for an SSA value.
     """
     type_ = argument.type
     if type_.base in _LAYOUT or value is None:

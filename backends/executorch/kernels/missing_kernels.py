@@ -107,7 +107,7 @@ def _missing_kernels(
 
 
 def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Problem]:
-    """Yield the inputs that no call can provide; a number must be the one in the program."""
+    """Yield the inputs that no call can provide, such as dynamic numbers."""
     ports = (port for port in get_signature(func).inputs if port.constant is None)
     where = f"method @{func.sym_name.data}"
     for port, argument in zip(ports, func.body.block.args, strict=True):

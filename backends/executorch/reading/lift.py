@@ -372,7 +372,7 @@ class _MethodLifter:
         """Read a store to a slice of a loop's stacked result."""
         stored = self.places.stored
         if stored is None:
-            raise UnsupportedError(f"{call.kernel} is not in a map or scan", where)
+            raise UnsupportedError(f"{call.kernel} is supported inside a map or scan only", where)
         stored[call.args[0]] = self.places.read(call.args[1])
 
     def _copy(self, target: int, source: int) -> None:

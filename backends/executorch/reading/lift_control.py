@@ -21,7 +21,7 @@ from stepwell.ir.types import dims, element, tensor
 
 
 class Lifter(Protocol):
-    """Reads single instructions and updates its memory state."""
+    """The interface of a method's reader that control-flow recovery calls."""
 
     method: Method
     places: Places
@@ -93,7 +93,7 @@ class RegionPlaces(Places):
     def _outer(self, index: int) -> SSAValue:
         if self._is_touched(index):
             raise UnsupportedError(
-                f"value {index} reads a part of a value that was written to its bytes",
+                f"value {index} reads bytes of which a branch or loop wrote only a part",
                 f"method {self.method.name}",
             )
         return self._capture(self.parent.read(index))
@@ -328,7 +328,7 @@ def _held(places: Places, index: int) -> SSAValue:
 
 
 def _shared(regions: Sequence[RegionPlaces], first: int = 0) -> list[SSAValue]:
-    """Return all values that finished regions capture, in one order, from argument `first` on."""
+    """Give regions the same captured values as block arguments after `first`; return the values."""
     outer = [*dict.fromkeys(value for region in regions for value in region.captured)]
     for region in regions:
         block = region.block

@@ -39,7 +39,7 @@ _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
 @dataclass(frozen=True)
 class DecodedCall:
-    """An op class, its arguments by name, and the plan's values of its results."""
+    """An op class, its arguments by name, and the indices of the values that are its results."""
 
     op: type[SchemaOp]
     given: dict[str, Any]
@@ -174,5 +174,5 @@ def _value(places: Places, argument: Argument, index: int, where: str) -> Any:
 
 
 def frozen_argument(value: Any) -> Frozen:
-    """Return a non-tensor value of a plan, in the form of a signature's constant."""
+    """Return a value that is not a tensor, in the form of a signature's constant."""
     return value if isinstance(value, int | float | bool | str | None) else str(value)

@@ -1,7 +1,7 @@
-"""The SSA value of every place of a plan while its instructions are read in order.
+"""Track the SSA value of each slot of a method while its instructions are read in order.
 
-A place is a value of the plan, or the bytes to which it refers (`arena`). A weight is added when it
-is first read. Bytes that are read before they are written are state from the previous call.
+A slot is a value of the method, or the bytes to which it refers (`arena`). A weight is added when
+it is first read. Bytes that are read before they are written are state from the previous call.
 """
 
 import math
@@ -74,7 +74,7 @@ class Places:
         self.weights: dict[int, SSAValue] = {}
         self.ranges: dict[str, tuple[int, int | None]] = {}
         self.numbers: dict[int, Any] = {}
-        """Variables that hold a number of the plan."""
+        """The static numbers that instructions assigned to values, by the value's index."""
         self.stored: dict[int, SSAValue] | None = None
         """In the body of a loop that stacks slices: tensor → the slice stored in it."""
 
@@ -111,7 +111,7 @@ class Places:
         return value
 
     def write(self, index: int, value: SSAValue) -> None:
-        """Record that the place of value `index` now contains an SSA value."""
+        """Record that the slot of value `index` now contains an SSA value."""
         self.values[index] = value
         self.numbers.pop(index, None)
         if (place := self.place_of(index)) is not None:
@@ -209,7 +209,7 @@ class Places:
         return self.permuted(value, back)
 
     def _run(self, content: int, writer: TensorValue, first: int, last: int) -> SSAValue:
-        """Elements `first` to `last` of a written value, in memory order."""
+        """Return elements `first` to `last` (excluded) of a written value, in memory order."""
         value = self.permuted(self.values[content], writer.dim_order)
         count, kind = math.prod(writer.sizes), element(value.type)
         flat = self.as_type(content, value, tensor([count], kind))
@@ -240,7 +240,7 @@ class Places:
         return self.op("aten.permute.default", value, list(order), types=types)
 
     def _is_new(self, storage: Storage) -> bool:
-        """Whether a place is state that has not been read yet."""
+        """Whether a slot is state that has not been read yet."""
         return isinstance(storage, State) and (storage.memory_id, storage.offset) not in self.states
 
     def _unwritten(self, index: int) -> SSAValue:
@@ -313,7 +313,7 @@ class Places:
         return self.store.constant(as_tensor(declared, data), base)
 
     def _at_entry(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
-        """Return the value of a place at entry: its initial value, or that of the previous call."""
+        """Return the value of a slot at the start of a call: initial, or from the last call."""
         place = (storage.memory_id, storage.offset)
         key = declared.name or f"state_{place[0]}_{place[1]}"
         if key not in self.store:
@@ -376,7 +376,7 @@ class Places:
         )
 
     def forget(self, index: int) -> None:
-        """Mark the contents of the place of value `index` as unknown."""
+        """Mark the contents of the slot of value `index` as unknown."""
         self.values.pop(index, None)
         self.numbers.pop(index, None)
         place = self.place_of(index)
@@ -390,7 +390,7 @@ class Places:
         self.numbers[target] = number
 
     def assign(self, target: int, source: int) -> None:
-        """Assign `source`, a number of the plan or a place's contents, to `target`."""
+        """Assign value `source`, a number or the contents of its slot, to value `target`."""
         if not isinstance(self.method.values[source], TensorValue):
             argument = self.argument(source)
             if not isinstance(argument, SSAValue):

@@ -1,7 +1,8 @@
-"""Import ExecuTorch's runtime without the stock flow.
+"""Import ExecuTorch's runtime without its export and lowering code.
 
 `executorch.runtime` asks the package `executorch.exir` for the class of one warning, and that
-package imports the whole stock flow, which takes seconds and is not needed to run a program.
+package imports all export and lowering code, which takes seconds and is not needed to run a
+program.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def runtime() -> Runtime:
 
 @contextmanager
 def _without_flow() -> Generator[None]:
-    """Replace the package of the stock flow by an empty one while the runtime is imported.
+    """Replace the package `executorch.exir` by an empty one while the runtime is imported.
 
     With several threads, the whole package is imported, because another thread may be importing it.
     """

@@ -142,7 +142,7 @@ def output_counts(ports: _Ports) -> dict[str, int]:
 
 
 def _mark_outputs(marked: Any, ports: _Ports, shown: Collection[int]) -> None:
-    """Add a node after each output whose handle is among the shown ones.
+    """Add a node after each output whose debug handle is in `shown`.
 
     The Inspector compares the value of this node, because events within a delegate share the
     handle of the original node.

@@ -232,7 +232,7 @@ def run_pte(
 
 
 def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs, with specialized values added if only tensors were passed."""
+    """Return the inputs; if only tensors were passed, add the constants of exported inputs."""
     tensors = sum(isinstance(method.values[index], TensorValue) for index in method.inputs)
     if len(inputs) != tensors or tensors == len(method.inputs):
         return list(inputs)

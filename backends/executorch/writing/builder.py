@@ -110,7 +110,8 @@ class ContainerBuilder:
         if known is not None:
             if known[1] != len(initial):
                 raise StepwellError(
-                    f"state {key!r} has {len(initial)} bytes here, {known[1]} before"
+                    f"state {key!r} has {len(initial)} bytes here, {known[1]} before: "
+                    "methods that share a state must agree on its size"
                 )
             return known[0]
         state: State | Planned = Planned(STATE, self._state_bytes)

@@ -478,7 +478,8 @@ class MethodEmitter:
 
 
 def _as_taken(port: Port) -> Port:
-    """Accept an input row-major if the runtime refuses its dim order (also channels-last of five
-    axes).
+    """Return an input that callers pass row-major if the runtime refuses its declared dim order.
+
+    The runtime accepts row-major inputs, and channels-last ones of four axes.
     """
     return port if port.dim_order == (0, 2, 3, 1) else Port(port.name, None, port.constant)

@@ -74,7 +74,7 @@ def has_scalar_kernels(op: SymOp) -> bool:
 
 
 def emit_scalar(builder: MethodBuilder, op: SymOp, values: Mapping[SSAValue, int]) -> int:
-    """Emit a scalar op; return the plan's value of its result."""
+    """Emit a scalar op; return the index of its result among the method's values."""
     bound = op.bind(list(op.values))
     items = bound[0] if op.name == "sym.sum" and isinstance(bound[0], list) else bound
     arguments = [

@@ -39,7 +39,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Bytes with a fixed order: pieces by position."""
+    """A contiguous range of arena bytes: pieces at fixed positions, in order of position."""
 
     pieces: tuple[Piece, ...]
 

@@ -161,7 +161,7 @@ def _size(parts: Sequence[Data]) -> int:
 
 
 def _placed(parts: Sequence[Data]) -> Iterator[tuple[slice, Data]]:
-    """Consecutive parts, each with its range."""
+    """Yield consecutive parts of a file, each with its range of bytes."""
     begin = 0
     for part in parts:
         yield slice(begin, begin + len(part)), part
