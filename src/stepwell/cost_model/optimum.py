@@ -55,7 +55,7 @@ class RuleDirection:
 
     @cached_property
     def turned(self) -> Rule:
-        """Return the inverted rule, without its conditions."""
+        """Return the rule with pattern and replacement exchanged, without its conditions."""
         return replace(
             self.form, before=self.form.after, after=self.form.before, where=(), proven=()
         )
@@ -115,7 +115,7 @@ def ops(program: Program) -> Sequence[Operation]:
 
 
 def _names(lines: Any) -> set[str]:
-    """Return the values and holes that occur in lines, except in types."""
+    """Return the values (`%x`) and placeholders (`$c`) in a rule's lines, except in types."""
     return {str(term) for line in lines for _, term in line.arguments for term in _terms(term)}
 
 
@@ -124,7 +124,9 @@ def _terms(term: Any) -> list[Any]:
 
 
 def _is_plain(rule: Rule) -> bool:
-    """Whether the replacement consists of ops that name all that the pattern names."""
+    """Whether a rule can be inverted: its replacement consists of ops and uses all the pattern's
+    inputs and placeholders.
+    """
     only_ops = bool(rule.after) and all(
         "." in line.op and not line.recipe and not line.is_again for line in rule.after
     )

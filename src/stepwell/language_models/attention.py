@@ -127,7 +127,7 @@ def _attend(
         raise StepwellError(
             f"{type(module).__name__} passes {', '.join(sorted(unknown))} to its attention, which "
             "ExecuTorch's attention does not have",
-            help="attention='torch' keeps the model's own, over the whole cache",
+            help="attention='torch' keeps the model's own attention, over the whole cache",
         )
     start, context = module.stepwell_positions.start, module.stepwell_positions.context
     is_cache = key.shape == value.shape == (key.shape[0], context, 1, query.shape[3])
@@ -136,7 +136,7 @@ def _attend(
         raise StepwellError(
             f"{type(module).__name__}: the attention reads keys of shape {list(key.shape)}, "
             f"which differs from the cache's, for queries of shape {list(query.shape)}",
-            help="attention='torch' keeps the model's own, over the whole cache",
+            help="attention='torch' keeps the model's own attention, over the whole cache",
         )
     rows = None if attention_mask is None else attention_mask[0, 0]
     shared = key.shape[0]

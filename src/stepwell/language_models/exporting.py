@@ -227,7 +227,7 @@ def _refuse_what_custom_attention_lacks(model: Any, observed: Observed) -> None:
     if lacks is not None:
         raise StepwellError(
             f"{_kind(model)} has {lacks}, which ExecuTorch's attention does not have",
-            help="attention='torch' keeps the model's own, over the whole cache",
+            help="attention='torch' keeps the model's own attention, over the whole cache",
         )
 
 

@@ -108,7 +108,7 @@ def _is_of_cache(value: Any) -> bool:
 
 
 def remembers(cache: Any) -> None:
-    """Mark recurrent layers as initialized, because their zero state is that before any token."""
+    """Mark recurrent layers as initialized: before the first token, their state is zero."""
     for layer in cache.layers:
         seen = getattr(layer, "has_previous_state", None)
         if isinstance(seen, MutableMapping):

@@ -64,11 +64,10 @@ class Factor:
 
 @dataclass
 class Channels:
-    """The channels of a program; creating the object analyzes the quantized program and its float
-    program.
+    """The channels of a quantized program that can be scaled; creating the object finds them.
 
     Attributes:
-        pair: the program.
+        pair: the quantized program, with its float program.
         values: the values of one run of the program, for their shapes.
         follows: whether the range of a dequantized activation may change.
         numbers: for each value, the channel of each element.
@@ -116,7 +115,7 @@ class Channels:
         return torch.arange(first, first + count)
 
     def _join(self, one: Tensor, other: Tensor | int) -> None:
-        """Merge the channels of elements at the same index of two tensors."""
+        """Merge the channels of two tensors, elementwise: they must be scaled equally."""
         other = torch.as_tensor(other)
         both = torch.stack([x.reshape(-1) for x in torch.broadcast_tensors(one, other)]).unique(
             dim=1
@@ -300,7 +299,7 @@ class Channels:
         return True
 
     def product(self, op: Operation) -> bool:
-        """Merge one side's contracted channels with the inverse of the other side's."""
+        """Let the contracted channels of a matrix product's sides have inverse scales."""
         one, other = (self.of(value) for value in op.operands[:2])
         if min(one.dim(), other.dim()) < 2 or any(constant_key(v) for v in op.operands[:2]):
             return False

@@ -59,7 +59,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """The quantize and dequantize ops that share a scale and a zero point.
+    """A static activation range: the quantize and dequantize ops that share scale and zero point.
 
     Attributes:
         casts: the ops' numbers in the method, in program order.
@@ -81,7 +81,7 @@ class Range:
 
     @cached_property
     def ends(self) -> Ends:
-        """Return the range to which weights are clipped now."""
+        """Return the smallest and the largest number that the current scale represents."""
         scale, zero = self.first.arg("scale"), self.first.arg("zero_point")
         low, high = ((limit - zero) * scale for limit in self.limits)
         return Ends(low, high)

@@ -93,13 +93,13 @@ def _divergence(weights: Weights, batches: Sequence[Batch], floats: Sequence[Pla
 
 @dataclass
 class Gauge:
-    """A program with its channels and their ranges.
+    """The channels of a program that can be scaled, with the range of each.
 
     Attributes:
         weights: the weights of the program.
         channels: the channels of the program.
         roots: the representative of each channel.
-        plays: the recorded runs in floats.
+        plays: the recorded runs of the program in floats, one for each batch.
         activations, columns: the logarithms of a channel's ranges, by representative; 0 without a
             range.
     """

@@ -87,7 +87,7 @@ def steps_of(pair: Quantized, value: SSAValue) -> Steps | None:
 
 @dataclass
 class Weights:
-    """The numbers, before rounding, that a recovery method chooses.
+    """The weights of a quantized program before rounding, which a recovery method chooses.
 
     Attributes:
         pair: the quantized program of these weights, and its float program.

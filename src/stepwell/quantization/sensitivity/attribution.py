@@ -55,7 +55,7 @@ class Share:
         estimate: the estimated divergence that the point's rounding causes, to second order.
         alone: the loss with only this point quantized, minus the float model's loss.
         freed: the loss of the quantized program, minus the loss with only this point freed.
-        score: the same difference in the score.
+        score: the score with only this point freed, minus the score of the quantized program.
         divergence: the divergence from the float model with only this point quantized.
     """
 
@@ -77,8 +77,8 @@ class Attribution:
         shares: the loss of each measured point, by name.
         pairs: by two names, the loss of the quantized program, minus the loss with both points
             freed.
-        modules: by name, the same with all points of a module freed, for modules with several
-            points.
+        modules: by name, the loss of the quantized program, minus the loss with all points of
+            the module freed; for modules with several points.
     """
 
     loss: Tally = field(default_factory=Tally)
@@ -172,7 +172,7 @@ def estimates(quantized: Quantized, batches: Sequence[Batch], seed: int = 0) -> 
 
 
 def _by_sample(change: torch.Tensor, samples: int) -> torch.Tensor:
-    """Return sums per sample, or over the dimension that all samples share."""
+    """Return the sum over each sample; one sum if the elements are not divisible by samples."""
     return change.reshape(1 if change.numel() % samples else samples, -1).sum(-1)
 
 

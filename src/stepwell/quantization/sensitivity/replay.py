@@ -75,7 +75,7 @@ class Playback:
         return self.again(sites, {})
 
     def quantizing(self, quantized: Set[SSAValue]) -> tuple[Any, ...]:
-        """Return the outputs when only these values, of all operands of points, are quantized."""
+        """Return the outputs with all quantization points freed but for these operands."""
         readers = {op for op in self._of_op if not quantized.isdisjoint(op.operands)}
         with torch.set_grad_enabled(self.grad):
             return self._play(
