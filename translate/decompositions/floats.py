@@ -1,4 +1,4 @@
-"""Legalization of float types, and NaNs that XNNPACK's nodes would lose."""
+"""Legalization of float types, and rewrites that keep NaNs which XNNPACK's nodes would lose."""
 
 from __future__ import annotations
 

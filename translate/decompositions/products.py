@@ -329,7 +329,7 @@ REDUCTIONS: dict[str, type[SchemaOp]] = {
     sample="%y = aten.sum.default(%x) : (tensor<2x3x4xf32>) -> tensor<f32>",
 )
 def normalize_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
-    """Canonicalize a mean, sum, maximum or minimum: listed axes, kept, then dropped by a view.
+    """Canonicalize means, sums and extrema: list all axes and keep them; a view then drops them.
 
     This includes the values of `max` and `min` along an axis. A `dtype` argument casts the operand
     first, as in PyTorch.
@@ -451,9 +451,9 @@ def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
         refuse("the op reduces over other axes than the stacked axis")
     parts = [Value(part, x.b) for part in joined.operands]
     if out.dtype != f32:
-        refuse("torch sums in float32 and rounds once")
+        refuse("torch sums this dtype in float32 and rounds once; additions would each round")
     if not all(same_type(part.ssa, op.results[0]) for part in parts):
-        refuse("a part has several elements along the axis")
+        refuse("a stacked part has several elements along the axis")
     if len(parts) > MOST_PARTS:
         refuse(f"there are more than {MOST_PARTS} parts")
     if not x.ssa.has_one_use():

@@ -57,7 +57,7 @@ def cumsum_to_additions(x: Value, dim: int) -> Value:
 def _short_axis(x: Value, dim: int) -> tuple[int, int]:
     """Return the axis of a scan and its size."""
     if x.dtype != f32:
-        refuse("torch sums in float32 and rounds once")
+        refuse("torch sums this dtype in float32 and rounds once; additions would each round")
     if not x.rank or not isinstance(x.shape[x.axis(dim)], int):
         refuse("the size is symbolic, or the tensor is a scalar")
     at = x.axis(dim)

@@ -82,8 +82,8 @@ class Writes:
 
 
 class AliasObserved(Exception):
-    """The alias analysis failed, so that only PyTorch can functionalize the program. The message
-    names the node.
+    """Raised if the alias analysis fails, so that only PyTorch can functionalize the program. The
+    message names the node.
     """
 
 

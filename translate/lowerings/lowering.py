@@ -81,7 +81,7 @@ def known(argument: Any, what: str) -> Any:
 
 @dataclass(frozen=True)
 class Goal:
-    """How the engine lowers to a target.
+    """The description of a target for the lowerings to it.
 
     Attributes:
         bound: the default error bound of a lowering's results.
@@ -101,7 +101,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Grammar:
-    """How the engine lowers layers between casts to a target.
+    """The description of a target for lowerings of layers between casts to it.
 
     Attributes:
         layer: (op, its parts, program, sizes may be symbolic) to the layer, or why the layer stays
@@ -238,7 +238,7 @@ class Lowering(Rewrite[Drawn]):
         return self.bound if moves is None else moves(match.op, value)
 
     def build(self, match: Drawn, rw: Rewriter) -> None:
-        """Insert the pad's operations in place of the op."""
+        """Insert the scratch pad's operations in place of the op."""
         op = match.op
         for result, value in zip(op.results, match.pad.splice(match.values, rw), strict=True):
             if value is None:
@@ -293,7 +293,7 @@ class LayerLowering(Lowering):
         return self.bound if moves is None else moves(match.layer, value)
 
     def build(self, match: Drawn, rw: Rewriter) -> None:
-        """Replace the quantizations of the result by the pad's operations."""
+        """Replace the quantizations of the result by the scratch pad's operations."""
         values = match.pad.splice(match.values, rw)
         assert match.layer is not None
         for (_, group), value in zip(distinct(match.layer.uses), values, strict=True):

@@ -26,7 +26,7 @@ from stepwell.translate.range_analysis.evaluation import Evaluation, kind_of_val
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Whether elements may be infinite, or NaN."""
+    """A class of numbers: whether elements of a value may be infinite, or NaN."""
 
     infinite: bool = True
     nan: bool = True

@@ -36,7 +36,7 @@ DEEPEST = 4
 
 
 class Known(Protocol):
-    """The analysis of a program: `stepwell.translate.range_analysis.analysis.Values`."""
+    """The interface of the analysis of a program, `analysis.Values`, that an evaluation queries."""
 
     def of(self, value: SSAValue) -> Interval: ...
     def most_of_rows(self, weight: SSAValue) -> float: ...

@@ -140,7 +140,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Where:
-    """`where predicate(arguments) else "sentence"`, `unless guard(…)`, or `with $binds = …`."""
+    """A condition of a rule: `where predicate(arguments) else "sentence"`, `unless guard(…)`, or
+    `with $binds = …`.
+    """
 
     predicate: str
     arguments: tuple[Term, ...]
@@ -163,7 +165,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Miss:
-    """`not for …`: the example with these holes, types and ops changed."""
+    """A counterexample, `not for …`: the rule's example with these holes, types and ops changed."""
 
     text: str
     example: dict[str, Any]

@@ -63,7 +63,9 @@ class RuleRewrite(Rewrite[Matched]):
         return matcher or next(m for base, m in self._matchers.items() if issubclass(cls, base))
 
     def deviates(self, match: Matched, program: Program) -> Deviation | None:
-        """Return the class of numbers whose `proven` clause does not hold."""
+        """Return the deviation of a match: that of the first `proven` clause that has no proof, if
+        any.
+        """
         writer = self._writers[id(match.rule)]
         for clause in match.rule.proven:
             values = (writer.value(term, match.found) for term in clause.arguments)

@@ -30,7 +30,7 @@ Rule = Callable[[Any, Sequence[Any]], Any]
 
 
 class CannotImport(Exception):
-    """An op cannot be imported; the message states why."""
+    """Raised if an op cannot be imported; the message states why."""
 
 
 @dataclass(frozen=True)

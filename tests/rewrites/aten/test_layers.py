@@ -62,14 +62,14 @@ split-linear: overlapping slices -> refused: overlap
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[6, 4])
     %a = aten.slice.Tensor(%l, 1, 0, 3, 1); %b = aten.slice.Tensor(%l, 1, 2, 5, 1)
     %y = aten.add.Tensor(%a, %b)
-split-linear: an output that is read whole -> refused: read whole
+split-linear: an output that is read whole -> refused: the whole result
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[6, 4])
     %a = aten.slice.Tensor(%l, 1, 0, 3, 1); %s = aten.sum.dim_IntList(%l, [1], true)
     %y = aten.add.Tensor(%a, %s)
-split-linear: a slice of rows -> refused: read whole
+split-linear: a slice of rows -> refused: the whole result
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[6, 4])
     %y = aten.slice.Tensor(%l, 0, 0, 1, 1)
-split-linear: a slice with gaps -> refused: read whole
+split-linear: a slice with gaps -> refused: the whole result
     %l = aten.linear.default(%x: f32[2, 4], %w: weight f32[6, 4])
     %y = aten.slice.Tensor(%l, 1, 0, 6, 2)
 split-linear: a slice of what is no layer -> unchanged

@@ -65,7 +65,7 @@ sink-reshape: what was not reshaped -> unchanged
     %y = tosa.exp(%x: f32[4])
 sink-reshape: a reshape of unknown rows -> refused: a shape is not known
     %a = tosa.reshape(%x: f32[?, 4], [1, 5, 4]) -> f32[1, ?, 4]; %y = tosa.exp(%a) -> f32[1, ?, 4]
-sink-reshape: what would not cancel -> refused: the blocks run along the last axis
+sink-reshape: what would not cancel -> refused: block-scaled along the last axis
     %a = tosa.reshape(%x: f32[2, 32], [1, 2, 32])
     %b = tosa.cast(%a) -> !tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E4M3FN>[1, 2, 32]
     %y = tosa.cast(%b) -> f32[1, 2, 32]

@@ -101,7 +101,7 @@ bits and a size -> refused: known only at run time
     %y = aten.bitwise_and.Scalar(%x: i32[3], %n: int<s0>)
 truth alone -> unchanged
     %y = aten.logical_not.default(%x: i1[3])
-a quotient that is not rounded -> refused: not rounded
+a quotient that is not rounded -> refused: without a rounding mode
     %y = aten.div.Scalar_mode(%x: f32[3], 2.0, rounding_mode=none)
 integers by a fraction -> refused: the operands are integers
     %y = aten.div.Scalar_mode(%x: i32[3], 0.5, rounding_mode="floor")

@@ -99,7 +99,7 @@ def test_relative_positions_are_gathered_by_slices():
     ("places", "dim", "reason"),
     [
         (torch.zeros(2, 4, 4, dtype=torch.long), 1, "another axis"),
-        (torch.zeros(2, 3, 4, dtype=torch.long), -1, "fewer indices"),
+        (torch.zeros(2, 3, 4, dtype=torch.long), -1, "leave out rows"),
         (torch.arange(2)[:, None, None].expand(2, 4, 4), -1, "not the same for all"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Ops that only select or compare numbers: the same ops on the stored integers.
+"""Lower ops that only select or compare numbers to the same ops on the stored integers.
 
 A nearest-neighbor resize, a selection by a mask, a look-up and a minimum return elements of their
 operands unchanged. A comparison and an argmax have the same result for the integers, which have the

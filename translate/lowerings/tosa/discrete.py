@@ -205,7 +205,7 @@ def whole_division(
     if isinstance(divisor, SSAValue):
         refuse("the divisor is known only at run time")
     if mode is None:
-        refuse("the quotient is not rounded")
+        refuse("the op is a division without a rounding mode")
     if x.is_float:
         return _rounded_quotient(x, divisor, mode)
     if x.dtype not in WHOLE:

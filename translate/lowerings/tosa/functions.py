@@ -1,4 +1,4 @@
-"""Functions of one tensor that TOSA lacks, from its operators, correct for inf and NaN."""
+"""Build functions that TOSA lacks from its operators, with PyTorch's results for inf and NaN."""
 
 from __future__ import annotations
 

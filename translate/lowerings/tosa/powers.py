@@ -1,4 +1,4 @@
-"""Powers and roots in operators that are defined for every number.
+"""Lower powers and roots to operators that are defined for every number.
 
 POW is undefined for a negative base and for 0 ** 0: the reference model aborts. Integer exponents
 become products. Other exponents of a base that may be negative become the exponential of a

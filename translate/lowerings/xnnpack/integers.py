@@ -1,4 +1,4 @@
-"""Layers between casts that XNNPACK supports: int8 or uint8 throughout, with one quantized
+"""Match layers between casts that XNNPACK supports: int8 or uint8 throughout, with one quantized
 result.
 """
 

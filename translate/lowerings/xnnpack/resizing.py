@@ -36,7 +36,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.windows import stated_scale
 
 @dataclass(frozen=True)
 class Stretch:
-    """How one axis is resized.
+    """The resize of one axis, by a constant ratio or with aligned corners.
 
     Attributes:
         old, new: the size before and after.

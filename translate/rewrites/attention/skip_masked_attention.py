@@ -173,7 +173,7 @@ def sizes_of(op: SchemaOp, costs: Costs = COSTS) -> AttentionSizes | None:
 
 @dataclass(frozen=True)
 class Scores:
-    """Two boolean matrices, queries × keys or of sizes one that broadcast to that.
+    """What a mask does to each score: two boolean matrices that broadcast to queries × keys.
 
     `kept`: the score has weight in some head or sample. `free`: the mask changes it in none.
     """

@@ -54,7 +54,7 @@ class CannotTraceError(Exception):
 
 
 class FusedLayerError(CannotTraceError):
-    """PyTorch chose a fused layer, as it does only for tensors on a CPU."""
+    """Raised if PyTorch chose a fused layer, as it does only for tensors on a CPU."""
 
 
 FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"

@@ -52,7 +52,7 @@ def spread_sizes(constant: SSAValue, result: SSAValue) -> list[int] | Refusal | 
     if prod(own) == 1 or [*own] == whole:
         return None
     if prod(whole) > MOST:
-        return Refusal(f"spread it would take {prod(whole)} bytes of flash")
+        return Refusal(f"the broadcast constant would take {prod(whole)} bytes of flash")
     return whole
 
 

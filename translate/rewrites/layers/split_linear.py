@@ -59,7 +59,7 @@ def own_part(fused: SSAValue, part: SSAValue) -> Mapping[str, int] | Refusal:
         reader = use.operation
         bounds = static_bounds(reader) if isinstance(reader, aten.SliceTensor) else None
         if bounds is None or bounds[0] != last:
-            return Refusal("the fused output is read whole too")
+            return Refusal("another op reads the whole result of the layer")
         ranges.append(bounds[1:])
         if reader is part.owner:
             own = {"start": bounds[1], "stop": bounds[2]}

@@ -66,7 +66,7 @@ def cannot_follow(value: SSAValue) -> Refusal | None:
     if not is_spelled(*data, value, *sources):
         return Refusal("a shape is not known")
     if is_block_scaled(cast("TosaOp", value.owner)):
-        return Refusal("the blocks run along the last axis")
+        return Refusal("the elements are block-scaled along the last axis")
     return None
 
 

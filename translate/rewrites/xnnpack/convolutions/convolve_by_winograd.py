@@ -133,7 +133,7 @@ def convolve_by_winograd(
         refuse("tiles are laid out at compile time, and the image's sizes are symbolic")
     top, _, _, left = op.paddings
     if not top or not left:
-        refuse("tiles begin in the padding, and there is none above or at the left")
+        refuse("the image has no padding above or at the left, where the first tiles begin")
     height, width = _image(op.result)
     tiles = -(-height // TILE), -(-width // TILE)
     costs = costs or costs_of(b.program.context)

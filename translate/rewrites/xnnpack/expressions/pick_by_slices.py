@@ -154,7 +154,7 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
             "the op gathers along another axis than the last, or its operand has one axis"
         )
     if tuple(places.shape[:-1]) != shape[:-1]:
-        return Refusal("there are fewer indices than rows")
+        return Refusal("the indices leave out rows along another axis")
     matrices = places.flatten(0, -3) if rank > 2 else places[None]
     if not bool((matrices == matrices[:1]).all()):
         return Refusal("the indices are not the same for all matrices")
