@@ -44,7 +44,7 @@ _ISOLATED = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The results of a region."""
+    """The terminator of a region; its operands are the region's results."""
 
     name = "control.yield"
     values = var_operand_def()

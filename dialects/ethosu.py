@@ -93,7 +93,7 @@ class DelegateOp(IRDLOperation):
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The outputs of a delegate."""
+    """The terminator of a delegate's region; its operands are the delegate's outputs."""
 
     name = "ethosu.yield"
     outputs = var_operand_def()

@@ -38,7 +38,7 @@ TILED = ("linalg.pack", "linalg.unpack", "tensor.pack", "tensor.unpack")
 
 
 class Structured(IRDLOperation):
-    """`linalg.NAME {…} ins(…) outs(…) -> …`."""
+    """An op with the text `linalg.NAME {…} ins(…) outs(…) -> …`."""
 
     inputs = var_operand_def()
     outputs = var_operand_def()

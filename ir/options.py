@@ -205,7 +205,7 @@ class Option:
         words = kind if isinstance(kind, tuple) else kind.words if isinstance(kind, ByName) else ()
         near = nearest(value, words) if isinstance(value, str) else ""
         fact = f"option {self.name} cannot be {value!r}"
-        return StepwellError(fact, help=f"{near}it is {self.values}")
+        return StepwellError(fact, help=f"{near}allowed: {self.values}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -19,8 +19,8 @@ _F = TypeVar("_F", bound=Form)
 
 
 def gives(form: str, *classes: type) -> Callable[[_F], _F]:
-    """Register a renderer of a form (`html`, `page`, `text`, `torch`) of results of these
-    classes.
+    """Decorate a function that renders instances of these classes as `html`, `page`, `text` or
+    `torch`.
     """
 
     def register(function: _F) -> _F:
@@ -33,15 +33,15 @@ def gives(form: str, *classes: type) -> Callable[[_F], _F]:
 
 
 def register_renderer(home: str, form: str, *names: str) -> None:
-    """Register the module that renders a form of classes, given by name so that none is
-    imported.
+    """Register the module that renders classes in a form such as `html`; the classes are given by
+    name, so that none is imported.
     """
     for name in names:
         _HOMES[name, form] = home
 
 
 def form_of(result: object, form: str) -> Form | None:
-    """Return the renderer of a form of a result; None if none is registered."""
+    """Return the function that renders a result in a form such as `html`; None without one."""
     for cls in type(result).__mro__:
         if (home := _HOMES.get((cls.__name__, form))) is not None:
             importlib.import_module(home)
@@ -61,7 +61,7 @@ class Shown:
         return None if drawing is None else drawing(self)
 
     def render(self, form: str) -> Any:
-        """Render the result in a registered form."""
+        """Render the result in a form such as `html` for which a renderer is registered."""
         found = form_of(self, form)
         assert found is not None, f"no renderer for the {form} of {type(self).__name__}"
         return found(self)

@@ -202,7 +202,7 @@ def _dominance_problems(region: Region, outer: set[int]) -> Iterator[Problem]:
     """
     if len(region.blocks) > 1:
         yield Problem(
-            "a region has several blocks; control flow is written as regions",
+            "a region has several blocks; only regions of one block are supported",
             describe_op(region.parent) if region.parent else None,
         )
     for block in region.blocks:

@@ -124,7 +124,7 @@ def _impossible_calls(program: Program) -> Iterator[Problem]:
 
 
 class CortexMEmitter(MethodEmitter):
-    """Kernel calls of the `cortex_m` library, in addition to those of ATen ops."""
+    """Emits kernel calls of the `cortex_m` library, in addition to those of ATen ops."""
 
     def _delegate(self, op: Operation) -> None:
         match op:

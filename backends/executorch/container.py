@@ -79,7 +79,7 @@ class Dynamism(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Bytes at a fixed offset of an arena, shared with tensors whose lifetimes do not overlap."""
+    """The storage of a tensor in an arena; tensors with disjoint lifetimes may share bytes."""
 
     memory_id: int
     offset: int
@@ -87,14 +87,14 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The `index`-th constant of the container."""
+    """The storage of a constant tensor: entry `index` of the container's constants."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A constant stored under a name in a separate `.ptd` file."""
+    """The storage of a constant tensor under a name in a separate `.ptd` file."""
 
     key: str
 
@@ -240,7 +240,7 @@ def touched(instruction: Instruction) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """A backend's part: its registered name, its payload, options as `(key, bytes)`."""
+    """A sub-graph for a backend: the backend's registered name, payload, `(key, bytes)` options."""
 
     backend: str
     payload: Data

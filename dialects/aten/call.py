@@ -45,7 +45,7 @@ def call_layout(
 
 
 def _bridges(rest: Sequence[Argument], given: Container[str], first_keyword: str | None) -> bool:
-    """Whether only Nones are between the first argument of the list and one passed by position."""
+    """Whether a later argument is passed by position and all before it can be written as None."""
     for argument in rest:
         if argument.keyword_only or argument.name == first_keyword:
             return False

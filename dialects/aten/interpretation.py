@@ -121,7 +121,7 @@ def register_meaning(cls: type[SchemaOp], meaning: Meaning) -> None:
 
 
 def plan_of(cls: type[SchemaOp]) -> Plan:
-    """Return the plan of a class.
+    """Return how to call the torch operator of an op class.
 
     Raises:
         StepwellError: torch does not know the operator.

@@ -96,7 +96,7 @@ class DelegateOp(IRDLOperation):
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The outputs of a delegate: values that its nodes computed, each once."""
+    """The terminator of a delegate: its outputs, which are distinct results of nodes."""
 
     name = "xnnpack.yield"
     outputs = var_operand_def()

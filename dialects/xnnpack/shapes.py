@@ -1,8 +1,8 @@
 """The result types of every node.
 
 Shapes follow from operands and fields. Results have the operand's float element type. The op states
-the parameters of a quantized result, because they are a choice. The op's stated size is also used
-if a size depends on a symbolic one by more than equality.
+the parameters of a quantized result, because they are a choice. A size that is computed from a
+symbolic one (a window, a concatenation) is also the one that the op states.
 """
 
 from __future__ import annotations

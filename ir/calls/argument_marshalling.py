@@ -94,7 +94,7 @@ class Arguments:
 
 
 def why_not_written(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
-    """Return why a method may not write to one of a call's tensors, and the remedy; or None."""
+    """Return why a method may not write to a caller's tensor, and the remedy; None if it may."""
     tensor = given[at]
     if tensor.requires_grad:
         return "is written and requires gradients", "pass x.detach()"
@@ -104,7 +104,7 @@ def why_not_written(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
 
 
 def why_it_shares(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
-    """Return the argument with which a modified tensor shares memory, or None."""
+    """Return (reason, remedy) if a written tensor shares memory, also among its own elements."""
     tensor = given[at]
     if overlaps_itself(tensor.shape, tensor.stride()):
         return "is written and has elements that share memory", "pass x.clone()"

@@ -102,7 +102,11 @@ def _taken(
         short = leaf.to(torch.int32)
         if not torch.equal(short, leaf):
             return leaf, [
-                Problem("a value does not fit in the 32 bits of the program's input", where)
+                Problem(
+                    "a value does not fit in the 32 bits of the program's input",
+                    where,
+                    "pass int32 values",
+                )
             ]
         leaf = short
     problems = [Problem(fact, where, help or None) for fact, help in faults(type_, leaf)]

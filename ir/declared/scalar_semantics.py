@@ -127,7 +127,7 @@ Scalar = Term | int | float
 
 
 def element_of(value: SSAValue) -> Term:
-    """Return the element (or elements) of an operand that the op's axis map names."""
+    """Return a term for the element (or elements) of an operand that the op's axis map states."""
     return Term("element", (), value=value)
 
 

@@ -46,21 +46,21 @@ class Phase(Rewrite[None]):
 
 @dataclass(frozen=True)
 class ThenLower(Phase):
-    """A marker: lowerings to the target's operations follow."""
+    """A marker in a `Legalize`: lowerings to the target's operations follow."""
 
     name: ClassVar[str] = "then-lower"
 
 
 @dataclass(frozen=True)
 class ThenDecompose(Phase):
-    """A marker: decompositions of operations without a lowering follow."""
+    """A marker in a `Legalize`: decompositions of operations without a lowering follow."""
 
     name: ClassVar[str] = "then-decompose"
 
 
 @dataclass(frozen=True)
 class ThenCanonicalize(Phase):
-    """A marker: canonicalizations of the parts of decomposed operations follow."""
+    """A marker in a `Legalize`: canonicalizations of the parts of decompositions follow."""
 
     name: ClassVar[str] = "then-canonicalize"
 

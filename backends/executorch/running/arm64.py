@@ -88,8 +88,8 @@ def folder() -> Path:
 
 
 def version() -> str:
-    """Return the required version of the folder: of this stepwell and of the installed
-    executorch.
+    """Return the version that `make arm64`'s folder must state: stepwell's of the runner, and that
+    of the installed executorch.
     """
     return f"{VERSION} {importlib.metadata.version('executorch')}"
 

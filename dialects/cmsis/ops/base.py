@@ -226,7 +226,7 @@ OPERATORS: list[type[CmsisOp]] = []
 
 
 def operator(cls: type[_Op]) -> type[_Op]:
-    """Register the class of a library operator under the operator's name."""
+    """Decorate an op class: register it under the name of its library operator."""
     defined = irdl_op_definition(cls)
     defined.OPERATOR = cls.name.removeprefix("cmsis.")
     OPERATORS.append(defined)
@@ -350,7 +350,7 @@ def same_quantization_problems(op: CmsisOp, *names: str) -> Iterator[str]:
 
 
 def same_meaning(a: Quantization, b: Quantization) -> bool:
-    """Whether equal stored integers represent equal reals (ranges may differ)."""
+    """Whether two quantizations map equal integers to equal reals; their ranges may differ."""
     return (a.scales, a.zero_points, a.blocks, a.bits, a.signed) == (
         b.scales,
         b.zero_points,

@@ -90,7 +90,7 @@ def _same_shape_problems(op: _Binary) -> Iterator[str]:
 
 @operator
 class QuantizedAdd(_Arithmetic):
-    """`arm_elementwise_add_s8`; a negative multiplier subtracts."""
+    """Elementwise sum by the kernel `arm_elementwise_add_s8`; a negative multiplier subtracts."""
 
     name = "cmsis.quantized_add"
     self_multiplier = prop_def(IntegerAttr)
@@ -195,7 +195,7 @@ class QuantizedActivation(CmsisOp):
 
 
 class _Select(_Binary):
-    """Minimum and maximum broadcast to the output, up to rank 4."""
+    """The base class of Minimum and Maximum, whose operands broadcast, up to rank 4."""
 
     RESIZES: ClassVar[bool] = True
 

@@ -39,7 +39,7 @@ from stepwell.ir.types import dims, element
 
 @operator
 class QuantizedLinear(CmsisOp):
-    """`arm_fully_connected_s8`: x [..., K] times weights [N, K] transposed.
+    """Linear layer by `arm_fully_connected_s8`: x [..., K] times weights [N, K] transposed.
 
     The bias is read from `bias` on DSP and scalar builds and from `kernel_sum` (which includes the
     bias) on MVE builds; each ignores the other. With both operands the program is correct on all.
@@ -121,7 +121,8 @@ class QuantizedLinear(CmsisOp):
 
 @operator
 class QuantizedBatchMatmul(CmsisOp):
-    """`arm_batch_matmul_s8`: lhs [B, M, K] times rhs_transposed [B, N, K] transposed.
+    """Matrix product by `arm_batch_matmul_s8`: lhs [B, M, K] times rhs_transposed [B, N, K],
+    transposed.
 
     The `zero_point` fields are offsets, that is, the negated zero points of lhs and rhs.
     """

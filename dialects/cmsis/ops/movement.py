@@ -112,7 +112,7 @@ def permuted(shape: Sequence[Dim], permutation: Sequence[int]) -> tuple[Dim, ...
 
 @operator
 class Transpose(CmsisOp):
-    """`arm_transpose_s8`: dimension i of the result is dimension perm[i] of the input."""
+    """Transpose by `arm_transpose_s8`: dimension i of the result is the input's perm[i]."""
 
     name = "cmsis.transpose"
     IGNORES_DIM_ORDER: ClassVar[bool] = True
@@ -162,7 +162,7 @@ def pad_is_misread(shape: Sequence[Dim], *widths: Sequence[int]) -> bool:
 
 @operator
 class Pad(CmsisOp):
-    """`arm_pad_s8`: constant cells around each dimension; the lists have four entries."""
+    """Pad each dimension with constant cells by `arm_pad_s8`; the lists have four entries."""
 
     name = "cmsis.pad"
     FAMILY: ClassVar[Family | None] = "padding"

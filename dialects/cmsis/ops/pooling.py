@@ -78,7 +78,7 @@ class _Pool(CmsisOp):
 
 
 class _AvgPool(_Pool):
-    """`arm_avgpool_s8`: the mean of the valid cells; multiplier and shift are ignored."""
+    """Average the valid cells by `arm_avgpool_s8`; multiplier and shift are ignored."""
 
     zero_point = prop_def(IntegerAttr)
     multiplier_ = prop_def(IntegerAttr, prop_name="multiplier")

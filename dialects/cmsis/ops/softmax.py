@@ -93,7 +93,7 @@ def softmax_row_is_safe(row: int) -> bool:
 
 @operator
 class Softmax(CmsisOp):
-    """`arm_softmax_s8` over the last dimension."""
+    """Softmax over the last dimension by the kernel `arm_softmax_s8`."""
 
     name = "cmsis.softmax"
     IGNORES_DIM_ORDER: ClassVar[bool] = True

@@ -224,7 +224,7 @@ class Spatial(CmsisOp):
 
 
 class _Conv(Spatial):
-    """`arm_convolve_wrapper_s8`; groups follow from the shapes."""
+    """Convolution by the kernel `arm_convolve_wrapper_s8`; groups follow from the shapes."""
 
     def shape_problems(self) -> Iterator[str]:
         (n, h, w, c), _ = self.nhwc()
@@ -258,7 +258,10 @@ class QuantizedConv2dNhwc(_Conv):
 
 
 class _Depthwise(Spatial):
-    """`arm_depthwise_conv_wrapper_s8`: output channel c·m + j reads input channel c."""
+    """Depthwise convolution by `arm_depthwise_conv_wrapper_s8`.
+
+    Output channel c·m + j reads input channel c.
+    """
 
     CHANNEL_AXIS: ClassVar[int] = 3
     depth_multiplier = prop_def(IntegerAttr)
@@ -303,7 +306,10 @@ class QuantizedDepthwiseConv2dNhwc(_Depthwise):
 
 
 class _TransposeConv(Spatial):
-    """`arm_transpose_conv_wrapper_s8`, with a second scratch for the reversed convolution."""
+    """Transposed convolution by `arm_transpose_conv_wrapper_s8`.
+
+    A second scratch buffer is for the reversed convolution.
+    """
 
     output_padding = prop_def(DenseArrayBase)
     output_scratch = prop_def(IntegerAttr)

@@ -46,7 +46,9 @@ def cured(
     cures: Sequence[str],
     budget: Mapping[str, Any],
 ) -> Accuracy:
-    """Apply recovery methods to a result's program; `budget` is the limit of `mixing`.
+    """Apply recovery methods in order to the program of an accuracy result; keep those that help.
+
+    `fit` are the batches for fitting, `held_out` those for accepting. `budget` limits `mixing`.
 
     Raises:
         StepwellError: no recovery method has this name.
