@@ -24,7 +24,7 @@ def pass_module_names() -> Iterator[tuple[str, bool]]:
 
 
 def pass_modules() -> Iterator[ModuleType]:
-    """Import every module that may define passes, in the same order."""
+    """Import every module that may define passes, in the order of `pass_module_names`."""
     return (importlib.import_module(name) for name, _ in pass_module_names())
 
 

@@ -43,7 +43,7 @@ VARIANCES = {
 def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, ...]:
     """Decompose var(x) = Σ(x − mean(x))² / (n − correction) into means."""
     if x.dtype not in (f32, f64):
-        refuse("torch accumulates this dtype in float32 and rounds once")
+        refuse("torch accumulates this dtype in float32 and rounds once; means would each round")
     listed = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
     over = axes(listed, x.rank) if listed else tuple(range(x.rank))
     count, correction = settled(prod(x.shape[at] for at in over)), correction_of(op)

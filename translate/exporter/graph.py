@@ -115,7 +115,7 @@ class GraphExporter:
             self.call(op, target, args, kwargs)
 
     def _functionalized(self, op: SchemaOp, target: Any, given: dict[str, Any]) -> None:
-        """Export a custom operator with side effects as torch's functionalization of its bases."""
+        """Export a custom operator that writes to arguments as an `auto_functionalized_v2` call."""
         bases: list[Any] = []
         for argument in op.SCHEMA.written:
             given[f"_{argument.name}_base_index"] = len(bases)

@@ -66,7 +66,7 @@ def import_functionalized(importer: Importer, node: Node) -> None:
 
 
 def _description(given: dict[str, Any], name: str) -> tuple[int | None, dict[str, Any]]:
-    """Pop from the arguments which base a written argument is or views, and the view."""
+    """Pop the arguments that describe a written one; return the index of its base and its view."""
     prefix = f"_{name}_"
     base = given.pop(f"{prefix}base_index", None)
     given.pop(f"{prefix}alias", None)

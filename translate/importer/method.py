@@ -281,7 +281,7 @@ def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
 
 
 def _spec_text(spec: pytree.TreeSpec | None) -> str | None:
-    """Return the nesting in PyTorch's serialized form.
+    """Return the nesting of inputs or outputs, a pytree spec, in PyTorch's serialized form.
 
     Raises:
         StepwellError: the nesting contains a class that is not registered with PyTorch.

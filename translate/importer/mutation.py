@@ -221,7 +221,7 @@ class _Planner:
             self.fixed |= {*signature.inputs_to_lifted_tensor_constants}
 
     def plan(self, writing: list[Node]) -> None:
-        """Process every write, in order."""
+        """Determine the tensors whose value each write of the graph changes, in order."""
         for node in writing:
             targets = _written_arguments(node)
             if base_name(node.target) in _OF_SHAPE:

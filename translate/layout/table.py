@@ -72,11 +72,13 @@ class Layouts(ABC):
 
     @abstractmethod
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
-        """Return the base of a value, computed for a constant and else transposed."""
+        """Return a value's base (the value before its transpose): computed for a constant, else
+        transposed.
+        """
 
     @abstractmethod
     def back(self, rw: Rewriter, base: SSAValue, order: Order, type_: Attribute) -> SSAValue:
-        """Return the value of this type whose base is given."""
+        """Return the value of type `type_` whose base, the value before its transpose, is given."""
 
     @abstractmethod
     def rebuilt(

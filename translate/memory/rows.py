@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class RowOp:
-    """An op as a function of rows.
+    """An op as a function from rows of its inputs to rows of its output.
 
     Attributes:
         inputs: the numbers of the values whose rows it reads.

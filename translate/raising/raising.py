@@ -174,8 +174,8 @@ class _Raiser:
                 self._rounded_to(Appender(new, func, self.program), arg, self.values[arg])
 
     def block(self, old: Block, new: Block) -> Operation | None:
-        """Raise the ops of a block into another block; return the terminator of an opened
-        region.
+        """Raise the ops of a block into another block; return the terminator, not raised, of the
+        region of a delegate, branch or loop, else None.
         """
         for op in old.ops:
             if op.has_trait(IsTerminator) and isinstance(op.parent_op(), OPENED):

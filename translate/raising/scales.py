@@ -90,7 +90,7 @@ class Scales:
         return None if constant is None or constant.numel() != 1 else int(constant.reshape(-1)[0])
 
     def factors(self, op: t.RescaleOp) -> torch.Tensor | None:
-        """Return the factors of a rescale."""
+        """Return the factors by which a RESCALE multiplies; None if they are not constant."""
         held = self.constant(op.multiplier), self.constant(op.shift)
         if held[0] is None or held[1] is None:
             return None

@@ -201,7 +201,7 @@ class Evaluation:
         return self.same(most_.operands[0], x)
 
     def least_total(self, given: Scalar) -> float:
-        """Return a lower bound of a nonnegative sum; of a distribution's top-k, half its mean."""
+        """Return a lower bound of a nonnegative sum; 1 / (2 n) for the top k of n probabilities."""
         if self.is_of_greatest(given):
             return 1.0
         topk = given.value.owner if isinstance(given, Term) and given.value is not None else None

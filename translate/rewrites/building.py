@@ -92,7 +92,7 @@ def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None
     if len(loose) > 1:
         return Refusal("the sizes " + ", ".join(map(str, loose)) + " are computed at run time")
     if 0 in shape and any(isinstance(d, Size) for d in shape):
-        return Refusal("an empty tensor with a symbolic dimension has no -1")
+        return Refusal("a view of an empty tensor cannot infer a size written as -1")
     return None
 
 

@@ -33,7 +33,7 @@ from stepwell.translate.rules.operators import OperatorReader, operator_of
 
 
 def check(rule: Rule, namespace: Namespace) -> None:
-    """Check one form of a rule.
+    """Check the names in one form of a rule (one expansion of its `for each`).
 
     Raises:
         StepwellError: the rule uses an undefined name.

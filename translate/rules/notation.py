@@ -107,7 +107,8 @@ WEIGHT = "weight"
 
 @dataclass(frozen=True)
 class Line:
-    """`%result, %more = op(arguments) : (types) -> type`; `forwards` is a value in place of an op.
+    """A line of a rule, `%result, %more = op(arguments) : (types) -> type`; `forwards` is a value
+    in place of an op.
 
     `is_open` states that omitted arguments may be anything. `family` is the name under which a
     module lists the classes that `op`, the name of a hole, matches. `recipe` derives a weight.

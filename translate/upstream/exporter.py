@@ -39,7 +39,7 @@ _LISTS = {bool: "bool", int: "int", float: "float"}
 
 @gives("torch-mlir", Program)
 def to_torch_mlir(program: Program) -> str:
-    """Return the text of a program.
+    """Return a program as text of torch-mlir's `torch` dialect.
 
     Args:
         program: a program at level aten.

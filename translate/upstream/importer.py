@@ -278,7 +278,7 @@ class _Incoming:
         return values
 
     def constant(self, value: torch.Tensor) -> Operation:
-        """Return a constant of the text."""
+        """Create the op of a constant with these elements."""
         key = self.program.weights.constant(value.detach().clone().contiguous())
         return WeightOp(key, tensor_like(self.program.weights.get(key)))
 

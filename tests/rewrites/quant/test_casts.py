@@ -86,7 +86,7 @@ sink-dequantize: all parts of a split are dequantized -> quant.scast, aten.split
     %ar = quant.dcast(%a: i8<0.5:3>[4]); %p, %y = aten.split.Tensor(%ar, 2)
 sink-dequantize: dropout in training computes -> unchanged
     %ar = quant.dcast(%a: i8<0.5:3>[4]); %y = aten.dropout.default(%ar, 0.0, true)
-sink-dequantize-along-axis: scales along an axis follow nothing else -> refused: follow a permutation only
+sink-dequantize-along-axis: scales along an axis follow nothing else -> refused: moved by a permutation only
     %ar = quant.dcast(%a: i8<:0, {0.5, 0.25}>[2, 3]); %y = aten.view.default(%ar, [6])
 sink-dequantize-along-axis: one scale for all is no business of scales along an axis -> unchanged
     %ar = quant.dcast(%a: i8<0.5:3>[4]); %y = aten.view.default(%ar, [2, 2])

@@ -84,7 +84,7 @@ lower-int8-softmax: a softmax at a fine scale -> refused: needs more than 32 bit
     %y = quant.qcast(%z) -> i8<0.0001>[2, 4]
 lower-int8-softmax: a softmax whose result stays a float -> refused: as a float by
     %xr = quant.dcast(%x: i8<0.5:3>[2, 4]); %y = aten._softmax.default(%xr, 1, false)
-lower-int8-requantize: an unsupported form -> refused: beyond what RESCALE reaches
+lower-int8-requantize: an unsupported form -> refused: beyond the range of RESCALE
     %z = quant.dcast(%x: i8<0.5:3>[4]); %y = quant.qcast(%z) -> i8<1.0e-12>[4]
 lower-int8-requantize: a cast of four bits -> refused: quantized to int4
     %z = quant.dcast(%x: i4<0.5>[4]); %y = quant.qcast(%z) -> i8<1.0>[4]
@@ -118,10 +118,10 @@ lower-int8-comparison: bytes of two scales -> refused: several scales
 lower-int8-extremum: a maximum past 14 bits -> refused: a factor of 50000 is beyond
     %a = quant.dcast(%x: i8<0.5>[4]); %b = quant.dcast(%z: i8<0.25>[4])
     %w = aten.maximum.default(%a, %b); %y = quant.qcast(%w) -> i8<1.0e-05>[4]
-lower-int8-extremum: an unsupported form -> refused: beyond what RESCALE reaches
+lower-int8-extremum: an unsupported form -> refused: beyond the range of RESCALE
     %a = quant.dcast(%x: i8<0.5>[4]); %b = quant.dcast(%z: i8<0.25>[4])
     %w = aten.maximum.default(%a, %b); %y = quant.qcast(%w) -> i8<1.0e-12>[4]
-lower-int8-mul: an unsupported form -> refused: beyond what RESCALE reaches
+lower-int8-mul: an unsupported form -> refused: beyond the range of RESCALE
     %a = quant.dcast(%x: i8<0.5>[4]); %b = quant.dcast(%z: i8<0.25>[4])
     %w = aten.mul.Tensor(%a, %b); %y = quant.qcast(%w) -> i8<1.0e-12>[4]
 lower-int8-add: 16 bits of halves -> refused: coarser than 16-bit integers

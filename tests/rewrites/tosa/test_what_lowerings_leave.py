@@ -178,7 +178,7 @@ lower-int8-pool: a dilated pool -> refused: dilation is not 1
     %xr = quant.dcast(%x: i8<0.5>[1, 2, 5, 5])
     %z = aten.max_pool2d.default(%xr, [2, 2], [1, 1], [0, 0], [2, 2])
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 3, 3]
-lower-int8-pool: counted padding -> refused: the padding counts
+lower-int8-pool: counted padding -> refused: count_include_pad is set
     %xr = quant.dcast(%x: i8<0.5>[1, 2, 4, 4])
     %z = aten.avg_pool2d.default(%xr, [2, 2], [2, 2], [1, 1])
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 3, 3]

@@ -1,9 +1,8 @@
 """Unrolled recurrent layers: one product applies the input weights to the inputs of all steps.
 
 PyTorch's own decomposition, for devices without fused layers, multiplies each step's inputs
-separately.
-Gates with the same activation are computed together and split afterwards. For int8 each gate is
-computed alone, with a range of its own, and an initial state of zeros is omitted.
+separately. Gates with the same activation are computed together and split afterwards. For int8 each
+gate is computed alone, with a range of its own, and an initial state of zeros is omitted.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def _behind(corner: Tensor, x: Tensor, axis: int) -> list[int]:
 def _summed(
     x: Tensor, dim: int, index: Tensor, src: Tensor, is_mean: bool, include_self: bool
 ) -> Any:
-    """Sum with the kernel that adds; count by adding ones."""
+    """Sum the numbers at each index with the runtime's kernel that adds; count by adding ones."""
     start = x
     ones = torch.ones_like(src)
     if not include_self:

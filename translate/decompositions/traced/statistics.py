@@ -59,7 +59,7 @@ def native_group_norm(
 
 
 def of_channels(parameter: Tensor, x: Tensor) -> Tensor:
-    """Return a parameter for each channel in the shape for images."""
+    """Reshape a parameter with one number per channel so that it broadcasts to images."""
     return parameter.reshape(1, -1, *([1] * (x.dim() - 2)))
 
 

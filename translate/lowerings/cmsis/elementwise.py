@@ -92,8 +92,8 @@ def _two(op: SchemaOp) -> Parts | None:
 def arithmetic(
     x: Activation, other: Activation, *, form: type[CmsisOp], op: Any, use: Use, b: Rewriter
 ) -> SSAValue:
-    """Lower arithmetic to a kernel that applies the factors; add a table lookup if the range
-    differs.
+    """Lower arithmetic of two tensors to one kernel, and a table lookup if the result has a range
+    that the kernel cannot clamp to.
     """
     if use.held.bits == 16 and (use.low, use.high) != (use.held.low, use.held.high):
         refuse("an int16 result is clamped; only int8 tables can clamp")

@@ -165,7 +165,7 @@ def where_(condition: Value, a: Value, other: Value) -> Value:
 
 @lowers("aten.masked_fill.Scalar", to="tosa", bound=EXACT, sample=("2x4xf32", "4xi1", 0.0))
 def masked_fill(x: Value, mask: Value, value: float) -> Value:
-    """Lower to SELECT of a number."""
+    """Lower to a SELECT between a number and the tensor."""
     return where(mask, known(value, "the value"), x)
 
 

@@ -106,7 +106,7 @@ def factory(*, form: Any, op: Any, out: Out, b: Builder) -> Value | None:
 
 
 def _counting(op: Any, out: Out, b: Builder) -> Value:
-    """Lower to a SLICE of a constant, or to the numbers from 0 on, scaled and shifted."""
+    """Lower `arange` to a SLICE of a constant, or to the numbers from 0 on, scaled and shifted."""
     stated = op.SCHEMA.by_name
     start, step = (
         op.arg(name) if name in stated else default for name, default in (("start", 0), ("step", 1))

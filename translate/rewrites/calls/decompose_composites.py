@@ -61,7 +61,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
 
 @cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """PyTorch's decompositions, those of the core operator set before the others."""
+    """Return PyTorch's decompositions by operator; the core operator set's take precedence."""
     return {**torch_private.decomposition_table, **torch_private.core_aten_decompositions()}
 
 

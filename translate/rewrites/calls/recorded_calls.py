@@ -152,7 +152,9 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _guards_kept(self, func: Any) -> AbstractContextManager[Any]:
-        """Return whether a call's guards count: a convolution's fake kernel guards only strides."""
+        """Ignore the size guards of a convolution's fake kernel, which concern strides; keep
+        others.
+        """
         if func is torch.ops.aten.convolution.default:
             return self._env.suppress_guards()
         return nullcontext()

@@ -1,1 +1,1 @@
-"""Constants: numbers among operands, and constant folding."""
+"""Rewrites of constants: folding, and numbers in the place of tensor operands."""

@@ -1,1 +1,1 @@
-"""Linear layers, convolutions and pools: canonical forms, and folding into their weights."""
+"""Rewrites of linear layers, convolutions and pools: canonical forms, and folding into weights."""

@@ -75,7 +75,9 @@ def are_constants(*values: SSAValue | None) -> bool:
 
 
 def cost_less_in_parts(fused: SSAValue, program: Program) -> bool:
-    """Whether no cost table says that a split layer costs more than a layer with slices."""
+    """Whether a linear layer in parts costs no more than one with slices; true without a cost
+    table.
+    """
     linear = cast(SchemaOp, fused.owner)
     costs = costs_in_parts(linear, fused.uses.get_length(), costs_of(program.context))
     return program.context.choose("split-linear", shape_of(linear), costs) != "fused"

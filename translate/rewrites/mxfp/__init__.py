@@ -1,1 +1,1 @@
-"""Block-scaled (MX) layers."""
+"""Rewrites of block-scaled (MX) layers."""

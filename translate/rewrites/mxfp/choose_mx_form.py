@@ -64,7 +64,7 @@ def other_form(value: SSAValue, form: str, extensions: frozenset[str]) -> str | 
     other = TYPES if form == OPERATORS else OPERATORS
     if not needed(op, other) <= extensions:
         listed = "".join(f"+{name}" for name in sorted(needed(op, form)))
-        return Refusal(f"the target has no form of this product: it needs {listed}")
+        return Refusal(f"the target has no form of this product: it needs the extensions {listed}")
     dtype = torch_dtype(element(op.operands[0].type))
     refused = form_refused(other, *_payloads(op), dtype, isinstance(op, MxConv2dOp))
     if refused is not None:

@@ -1,1 +1,1 @@
-"""Norms and variances."""
+"""Rewrites of norms and variances."""

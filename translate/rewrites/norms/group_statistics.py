@@ -15,7 +15,9 @@ from stepwell.translate.rewrites.norms.row_statistics import row_mean
 
 
 def summed_up(shape: tuple[Dim, ...], groups: int) -> int:
-    """Return how many elements a constant sums: a group's channels, times lengths if no image."""
+    """Return how many elements a constant sums: a group's channels, or its elements if not an
+    image.
+    """
     behind = shape[1:2] if len(shape) == 4 else shape[1:]
     return prod(d for d in behind if isinstance(d, int)) // groups
 

@@ -61,7 +61,11 @@ def order_of(value: SSAValue, of: UniformQuantizedType) -> tuple[int, ...] | Ref
     if of.data.is_per_tensor:
         return None
     order = permutation(cast("SchemaOp", value.owner))
-    return Refusal("scales along an axis follow a permutation only") if order is None else order
+    return (
+        Refusal("scales along an axis can be moved by a permutation only")
+        if order is None
+        else order
+    )
 
 
 def permuted(of: UniformQuantizedType, order: Sequence[int]) -> UniformQuantizedType:

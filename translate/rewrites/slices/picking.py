@@ -32,7 +32,7 @@ AT_ONCE = 5
 
 @dataclass(frozen=True)
 class Runs:
-    """Ranges `(start, stop)` in order."""
+    """A plan: concatenate the ranges `(start, stop)` of the axis, in order."""
 
     runs: tuple[tuple[int, int], ...]
 

@@ -47,7 +47,7 @@ def selection(op: SchemaOp) -> Selection:
 
 
 def filled(op: SchemaOp, program: Program) -> Selection | None:
-    """Return one of `SELECTIONS` in which one side is a number, if that side is known."""
+    """Return the selection between a value and a known number as `other`; None if there is none."""
     sides = selection(op)
     for side in (sides, sides.turned()) if sides.kept else (sides,):
         if (fill := number_of(side.other, program)) is not None:

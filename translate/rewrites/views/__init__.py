@@ -1,1 +1,1 @@
-"""Views, permutations and broadcasts: ops that keep elements in place in memory or change axes."""
+"""Rewrites of views, permutations and broadcasts."""

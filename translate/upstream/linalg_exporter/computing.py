@@ -67,7 +67,7 @@ class OpWriter:
                 for link in links or ()
             )  # The elements that a scalar result reduces.
             if any(isinstance(link, Flat) for link in links):
-                raise UnsupportedError("the axis map does not relate single axes")
+                raise UnsupportedError("the axis map relates groups of axes, not single ones")
             self.links[value] = links
             for at, link in enumerate(links):
                 if isinstance(link, Along | All) and link.axis is not None:
@@ -75,7 +75,7 @@ class OpWriter:
                     if plain and dims(value.type)[at] == shape[link.axis]:
                         self.sizes.setdefault(link.axis, (value, at))
                 if isinstance(link, Along) and (link.reach != 1 or link.offset < 0):
-                    raise UnsupportedError("the op reads windows, or beyond an end")
+                    raise UnsupportedError("the op reads windows, or beyond the end of an axis")
         self.folded: dict[Term, tuple[str, tuple[int, ...], Attribute]] = {}
 
     def leaves(self, term: Any) -> list[Term]:
@@ -113,7 +113,7 @@ class OpWriter:
                 if isinstance(link, All)
             ]
             if read and sizes and read != sizes:
-                raise UnsupportedError("the operands are reduced over other axes")
+                raise UnsupportedError("the operands are reduced over different axes")
             sizes = read or sizes
             kept_axes |= {link.axis for link in self.links[value] if isinstance(link, Along)}
         axes = tuple(sorted(kept_axes))

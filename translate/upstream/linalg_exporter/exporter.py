@@ -48,7 +48,7 @@ from stepwell.translate.upstream.linalg_exporter.writing import (
 
 @gives("linalg", Program)
 def to_linalg(program: Program) -> str:
-    """Return the text of a program.
+    """Return a program as MLIR text: `linalg` on tensors, `tensor`, `arith`, `math` and `scf`.
 
     Args:
         program: a program at level aten.

@@ -102,7 +102,7 @@ def at_index(shape: Sequence[int], at: int, index: int) -> int:
 
 
 def one_of(shape: Sequence[Dim], at: int) -> list[Dim]:
-    """Return the sizes of one index of an axis."""
+    """Return a shape with size 1 on one axis: that of a slice at one index."""
     return [*shape[:at], 1, *shape[at + 1 :]]
 
 

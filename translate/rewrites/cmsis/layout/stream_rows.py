@@ -126,7 +126,9 @@ def _is_constant(value: SSAValue) -> bool:
 
 
 def row_op(op: Operation, inputs: tuple[int, ...], output: int) -> RowOp:
-    """Describe an op of `images` as a function of rows, with its scratch size if it needs any."""
+    """Describe an op by the rows of its operands that each row of its result reads, with its
+    scratch size.
+    """
     scratch = scratch_of(op)
     if isinstance(op, QuantizedTransposeConv2dNhwc):
         return RowOp(inputs, output, scratch=scratch, gives=rows_given(op) or 1)

@@ -101,7 +101,9 @@ def summed(rw: Rewriter, constants: list[str], value: SSAValue) -> SSAValue:
 def kept_bias(
     rw: Rewriter, bias: SSAValue | None, form: BiasForm, weight: SSAValue
 ) -> SSAValue | None:
-    """Return the bias, also if it is zero: sums alone would imply that they contain a bias."""
+    """Return the bias operand of a form with sums and bias, zeros if there is no bias: sums alone
+    would mean that they contain it. None for other forms.
+    """
     if form is not BiasForm.BOTH or bias is not None:
         return bias if form is BiasForm.BOTH else None
     channels = cast(int, dims(weight.type)[0])

@@ -89,7 +89,7 @@ def beyond_rescale(
     """
     if is_rescaled(factor, reach, bits) and factor <= most:
         return None
-    return Refusal(f"a factor of {factor:g} is beyond what RESCALE reaches")
+    return Refusal(f"a factor of {factor:g} is beyond the range of RESCALE")
 
 
 def out_of_reach(inputs: tuple[Activation, ...], uses: tuple[Use, ...]) -> Refusal | None:

@@ -1,1 +1,1 @@
-"""Layouts, reshapes and transposes between operators."""
+"""Rewrites that place, merge and remove reshapes and transposes between TOSA operators."""

@@ -225,7 +225,9 @@ def demanded(value: SSAValue, values: Values) -> Rows | None:
 
 
 def _from_either_end(op: t.SelectOp, values: Values) -> Rows | None:
-    """Return the values of i in the row index `i < 0 ? i + n : i`, also among other indices."""
+    """Return the rows that i may select in the row index `i < 0 ? i + n : i`, -n to n - 1; else
+    None.
+    """
     wrap = op.operands[1].owner
     if not isinstance(wrap, t.AddOp) or not _names_rows(op.results[0]):
         return None

@@ -105,7 +105,7 @@ class Builder:
     # -- constants ---------------------------------------------------------------------------
 
     def weight(self, key: str) -> SSAValue:
-        """Return the value of a weight."""
+        """Insert a weight, and return its value."""
         return self.rw.insert(WeightOp(key, self.rw.weights.type_of(key))).results[0]
 
     def constant(self, values: torch.Tensor) -> SSAValue:

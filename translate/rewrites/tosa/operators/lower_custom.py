@@ -73,7 +73,9 @@ def _attributes(op: SchemaOp, custom: Custom) -> bytes | Refusal:
         if not argument.type.is_tensor:
             held[argument.name] = op.arg(argument.name)
         elif argument.type.is_list or op.operand(argument.name) is None:
-            return Refusal(f"{argument.name} is a list of tensors, or an absent tensor")
+            return Refusal(
+                f"{argument.name} is a list of tensors, or absent; CUSTOM takes single tensors"
+            )
     try:
         return custom.pack(held)
     except (TypeError, ValueError) as error:

@@ -97,7 +97,7 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
     if refusal is not None:
         return refusal
     if counts_padding(op):
-        return Refusal("the padding counts; AVG_POOL2D does not count it")
+        return Refusal("count_include_pad is set; AVG_POOL2D does not count padding")
     if is_dilated(op):
         return Refusal("dilation is not 1; MAX_POOL2D has none")
     kernel, pad = pair(op.arg("kernel_size")), padding(op)

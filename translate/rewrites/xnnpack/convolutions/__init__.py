@@ -1,1 +1,1 @@
-"""Convolutions that are computed faster in another form."""
+"""Rewrites of convolutions to forms that XNNPACK computes faster."""

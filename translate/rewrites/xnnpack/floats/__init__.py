@@ -1,1 +1,3 @@
-"""Halves, bfloat16 and mixed types: nodes compute in fewer types than PyTorch."""
+"""Rewrites of halves, bfloat16 and mixed types, of which XNNPACK's nodes support fewer than
+PyTorch.
+"""

@@ -96,9 +96,9 @@ def not_constant(value: SSAValue | None, what: str) -> Refusal | None:
 def stands_among_integers(op: SchemaOp) -> bool:
     """Whether an op computes a few floats from integers, and only integer ops read them.
 
-    An example are the positions relative to a query, which T5 sorts into buckets by their
-    logarithm. A delegate that computes them returns them at once. The nodes that it could contain
-    later would wait for ops outside and become a delegate of their own.
+    An example is the computation of positions relative to a query, which T5 sorts into buckets by
+    their logarithm. A delegate that computes them returns them at once. The nodes that it could
+    contain later would wait for ops outside and become a delegate of their own.
     """
     return (
         all(is_made_of_integers(value) for value in op.operands)

@@ -122,7 +122,9 @@ class Nodes:
         return cls(ops, reads, *_edges(block, ops, pieces, costs), pieces, costs)
 
     def best(self) -> Stretch | None:
-        """Return the sequence that saves most and in which no node reads a whole split value."""
+        """Return the sequence that saves most and in which no node reads a whole value that is
+        computed in pieces.
+        """
         span, most = None, 0.0
         made: set[Operation] = set()
         start, saved, work = 0, -inf, 0.0
