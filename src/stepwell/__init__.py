@@ -1,7 +1,7 @@
 """stepwell: a multi-level IR for ExecuTorch.
 
-A PyTorch program is lowered through readable, verified levels of IR to the format of a device.
-Each level can also be raised again.
+A PyTorch program is lowered through readable, verified levels of IR to the format of a device. A
+program at any level can also be raised to a PyTorch program again.
 
     program = stepwell.from_exported_program(torch.export.export(model, inputs))
     print(program)                                   # MLIR text

@@ -94,7 +94,7 @@ def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
 
 
 def _holds_tensors(value: Any) -> bool:
-    """Whether a third item is inputs by keyword: dynamic shapes contain no tensors."""
+    """Whether the third item of a factory's result is inputs by keyword, not dynamic shapes."""
     values = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else ()
     return any(isinstance(held, torch.Tensor) for held in values)
 

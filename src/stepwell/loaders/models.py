@@ -117,7 +117,7 @@ def _from_zoo(name: str, quantize: str | None, dynamic: Mapping[str, int | None]
 
 @dataclass(frozen=True)
 class _Language:
-    """A kind of language model: how its folder is recognized, and how it is exported."""
+    """A kind of language model, with functions that recognize its folder and export it."""
 
     what: str
     is_that: Callable[[Path], bool]

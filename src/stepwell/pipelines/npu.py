@@ -86,8 +86,8 @@ def ethosu_pipeline(
 
 
 def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
-    """Return the legalization of quantized layers; rows of linear layers are batch, height or
-    width.
+    """Return the passes that lower quantized layers to an NPU. `rows` says which axis of an image
+    holds the rows of a linear layer: batch, height or width.
     """
     return (
         GreedyRewrites("lower-int8", (*integers_on_npu(rows), *CANCEL_CASTS)),

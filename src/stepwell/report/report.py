@@ -25,7 +25,7 @@ _CUT = ", {} of them split off to save memory on loading (optimize='speed': none
 
 
 class CheckedSteps(Protocol):
-    """The result of `check=True`: the `CheckResult` of `stepwell.validation`."""
+    """The protocol of a check result, which `CheckResult` of `stepwell.validation` implements."""
 
     @property
     def ok(self) -> bool: ...

@@ -169,7 +169,7 @@ def _is_aten_call(op: Operation) -> bool:
 
 @dataclass(frozen=True)
 class CortexMTarget(Target):
-    """A Cortex-M CPU. `bias_form="both"` keeps a program correct on every core."""
+    """The target of a Cortex-M CPU. `bias_form="both"` keeps a program correct on every core."""
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
         """Return the CPU's pipeline with the requested bias form and boundary types."""
@@ -177,7 +177,7 @@ class CortexMTarget(Target):
         return cortex_m_pipeline(self.name, **given)
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """Return no delegates, and the ops that are neither the library's nor views."""
+        """Return (0 delegates, op name → count of the ops that kernels of ATen run)."""
         return 0, Counter(op_name(op) for op in program.module.walk() if _is_aten_call(op))
 
 
@@ -201,7 +201,7 @@ def _cortex_m_target(name: str) -> Target:
 
 @dataclass(frozen=True)
 class EthosuTarget(Target):
-    """An Ethos-U, or another TOSA device, with a host CPU."""
+    """The target of an Ethos-U, or of another TOSA device, with a host CPU."""
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
         """Return the pipeline with the requested CPU and boundary types."""
@@ -210,7 +210,7 @@ class EthosuTarget(Target):
         return makes(self.name, **given)
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """Return the delegates, and the ops outside them, including the CPU library's."""
+        """Return (number of delegates, op name → count of the ops outside them, on the CPU)."""
         ops = [op for func in program.methods.values() for op in func.body.block.ops]
         outside = Counter(
             op_name(op)

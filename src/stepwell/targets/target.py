@@ -46,7 +46,9 @@ CoreRunner = Callable[[bytes, Sequence[Any], str, str], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Target:
-    """A target. Emitters and engines are imported on first use."""
+    """A device or format to lower to: its pipeline, emitters of artifacts, and engine. Emitters and
+    engines are imported on first use.
+    """
 
     name: str
     pipeline: Pipeline

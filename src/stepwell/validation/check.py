@@ -160,7 +160,9 @@ def _take(
     tell: Progress,
     total: int,
 ) -> None:
-    """Run and compare every pass, then verify the lowered program."""
+    """Run every pass of the pipeline, compare the program before and after it, and verify the
+    result.
+    """
     tell("the program itself", 0, total)
     if reference is not None:
         run.add(*check_reference(reference, run.program, run.recordings))

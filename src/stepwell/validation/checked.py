@@ -64,7 +64,9 @@ class Checked:
     """The families of CPUs whose special values each application is tried on."""
 
     def _example(self, method: str) -> list[Any] | None:
-        """Return the example inputs of the export, if the program has and accepts them."""
+        """Return the example inputs that the export stored, if the program has some and accepts
+        them.
+        """
         if method not in self.program.samples:
             return None
         args, kwargs = self.program.samples[method]
@@ -93,7 +95,9 @@ class Checked:
             self.tried[name] = tuple(run.sample.label for run in runs)
 
     def _recorded(self, method: str, samples: Sequence[Sample]) -> list[Recording]:
-        """Run a method on all samples, and return the recordings of the runs that did not fail."""
+        """Run a method on all samples; return the recordings (all values) of the runs that did not
+        fail.
+        """
         kept: list[Recording] = []
         for sample in samples:
             try:
@@ -118,7 +122,9 @@ class Checked:
         return left - size
 
     def step(self, step: Step) -> None:
-        """Apply one pass and compare the program before and after it."""
+        """Apply one pass of the pipeline, and compare what the program computes before and after
+        it.
+        """
         name, of_rewrites = step_name(step), isinstance(step, Rewrite | GreedyRewrites)
         every = [run for runs in self.recordings.values() for run in runs]
         if not of_rewrites and any(run.followed_to for run in every):
@@ -234,7 +240,9 @@ class Checked:
         return after, failures
 
     def finish(self) -> None:
-        """Run every followed sample completely after the last pass."""
+        """After the last pass, run completely the samples for which only replaced values were
+        computed.
+        """
         started, before = time.perf_counter(), len(self.findings)
         largest, compared = self._run_followed()
         if compared:
@@ -244,8 +252,8 @@ class Checked:
             self.verdicts.append(verdict)
 
     def _run_followed(self) -> tuple[float, int]:
-        """Run the samples again, including the followed ones; return the largest deviation and
-        their number.
+        """Run all samples completely, also those for which passes only computed replaced values;
+        return the largest deviation and their number.
         """
         largest, compared = 0.0, 0
         after, failures = self._again("all steps", dict.fromkeys(self.recordings, ((), ())))
@@ -293,7 +301,7 @@ class Checked:
         findings: Sequence[Finding],
         skipped: Sequence[str],
     ) -> None:
-        """Add the findings of another comparison."""
+        """Add the findings of another comparison to the result of the check."""
         self.verdicts += verdicts
         self.findings += findings
         self.skipped += skipped

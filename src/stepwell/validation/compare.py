@@ -251,7 +251,7 @@ class Comparison:
                 self.add(label, fact, largest, describe_bound(allowed))
 
     def add(self, label: str, what: str, largest: float = 0.0, bound: str = "exact") -> None:
-        """Record a finding on a sample."""
+        """Record a difference that was found on a sample (a set of inputs)."""
         self.findings.append(Finding(self.step, label, what, largest, bound))
 
     def outcome(

@@ -196,7 +196,9 @@ class Sides:
 
 
 def _apart(value: Any) -> Any:
-    """Return a view of a tensor, for which a rounding error can be recorded separately."""
+    """Return a view of a tensor, so that its rounding error is recorded separately from the
+    original.
+    """
     return value.view_as(value) if isinstance(value, Tensor) else value
 
 

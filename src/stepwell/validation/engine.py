@@ -84,7 +84,7 @@ def _in_a_row(
     recordings: dict[str, list[Recording]],
     found: Comparison,
 ) -> None:
-    """Call all methods in turn in one session of the engine, until the first finding."""
+    """Call all methods in turn in one session of the engine, until a result differs."""
     many = target.per_method and len(program.methods) > 1
     state = state_of(program)
     if target.session is None or many or not state:

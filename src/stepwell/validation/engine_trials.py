@@ -72,7 +72,7 @@ class EngineLoss:
 
 
 class _NotNoted(Roundings):
-    """A mode without error analysis: a trial compares only classes of numbers."""
+    """A context that records no rounding errors, since a trial compares only classes of numbers."""
 
     def __enter__(self) -> _NotNoted:
         return self

@@ -1,4 +1,4 @@
-"""The elements and the memory layout of test tensors, by the name of a fill."""
+"""Create test tensors, whose elements and memory layout are selected by name (a *fill*)."""
 
 import math
 import zlib

@@ -117,7 +117,8 @@ class Recording:
         return seen
 
     def followed(self, func: FuncOp) -> dict[str, Any]:
-        """Return `observed` for the current program, from the values that followed each rewrite.
+        """Return `observed` for the current program, from the values that were computed after each
+        rewrite.
 
         Raises:
             NotRecorded: an inner value was dropped, or cannot be computed outside its region.
@@ -135,7 +136,8 @@ class Recording:
         return seen
 
     def on(self, func: FuncOp) -> Recording:
-        """Return the recording after a pass whose applications were followed.
+        """Return this recording with the results after a pass, computed from the values that
+        replaced others in the pass.
 
         Raises:
             NotRecorded: an inner value was dropped, or cannot be computed outside its region.

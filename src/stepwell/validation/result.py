@@ -108,7 +108,7 @@ class CheckResult(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether there are no differences."""
+        """Whether the check found no difference."""
         return not self.findings
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class CheckResult(Shown):
         return f"<check of a lowering to {self.target}: {text}; print it>"
 
     def _tried(self) -> list[str]:
-        """Return lines of text with the samples of each method."""
+        """Return lines of text that list the samples on which each method was checked."""
         return [
             line
             for method, labels in self.tried.items()

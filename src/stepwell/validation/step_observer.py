@@ -39,7 +39,9 @@ magnitudes, both values, and the derived bound; None if no difference is allowed
 
 @dataclass
 class Watcher:
-    """An observer that compares each replaced value on every recording."""
+    """An observer of rewrites that compares each replaced value with the new one, on every recorded
+    run.
+    """
 
     program: Program
     history: History
@@ -133,7 +135,7 @@ class Watcher:
         largest: float,
         bound: str,
     ) -> None:
-        """Add a finding about a new value."""
+        """Record a finding: the new value differs from the one that it replaced."""
         if len(self.findings) < MOST_FINDINGS:
             place = (*event.root, event.where, _definition(value))
             found = Finding(self.step, sample, what, largest, bound, rewrite.name, *place)
@@ -142,7 +144,7 @@ class Watcher:
 
 @dataclass
 class _Application:
-    """One application, compared on one recording."""
+    """The comparison of one application of a rewrite on one recorded run."""
 
     watcher: Watcher
     rewrite: Rewrite[Any]
@@ -152,7 +154,9 @@ class _Application:
     sides: Sides
 
     def replaced(self) -> bool:
-        """Compare the replaced values; return whether any could be compared."""
+        """Compare an application's replaced values with the new ones; return whether any could be
+        compared.
+        """
         recording, looked = self.recording, False
         for old, new in self.rewriter.replaced:
             if old.type != new.type or old not in recording.values:

@@ -83,7 +83,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, help: str) -> None:
-    """Add `-O`, an option of a target, which may be repeated."""
+    """Add `-O NAME=VALUE` to a parser: an option of the target, which may be repeated."""
     parser.add_argument("-O", "--option", **SEVERAL, metavar="NAME=VALUE", help=help)
 
 
@@ -125,7 +125,7 @@ _EDITS = (
 
 
 class _EditAction(argparse.Action):
-    """Collects the edits in the order of the command line."""
+    """An argparse action that collects edits of a pipeline (`--after`, …) in the order given."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         assert option is not None

@@ -17,7 +17,7 @@ EDITOR = "vscode://file/{path}:{line}"
 
 
 def show(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `show`."""
+    """Add the command-line arguments of `stepwell show` to a parser."""
     add = parser.add_argument
     add("model", help=".pt2, .mlir, .pte, .tosa, .vgf, a plug-in's artifact, or file.py:callable")
     add_model_options(parser)
@@ -65,7 +65,7 @@ def show(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `explain`."""
+    """Add the command-line arguments of `stepwell explain` to a parser."""
     add = parser.add_argument
     add_model(parser)
     add_target(parser)
@@ -88,7 +88,7 @@ def explain(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `run`."""
+    """Add the command-line arguments of `stepwell run` to a parser."""
     add = parser.add_argument
     add(
         "artifact",
@@ -104,7 +104,7 @@ def run(parser: argparse.ArgumentParser) -> None:
 
 
 def play(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `play`."""
+    """Add the command-line arguments of `stepwell play` to a parser."""
     add = parser.add_argument
     add(
         "model",
@@ -118,7 +118,7 @@ def play(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `check`."""
+    """Add the command-line arguments of `stepwell check` to a parser."""
     add = parser.add_argument
     add_model(parser)
     add_target(parser)
@@ -130,7 +130,7 @@ def check(parser: argparse.ArgumentParser) -> None:
 
 
 def prove(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `prove`."""
+    """Add the command-line arguments of `stepwell prove` to a parser."""
     add = parser.add_argument
     add("rules", nargs="*", metavar="RULE", help="names of rules (all)")
     add("--guards", **FLAG, help="drop each condition in turn")
@@ -149,7 +149,7 @@ def prove(parser: argparse.ArgumentParser) -> None:
 
 
 def verify_certificate(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `verify-certificate`."""
+    """Add the command-line arguments of `stepwell verify-certificate` to a parser."""
     add = parser.add_argument
     add("certificate", **FILE, help="from `lower --certify`")
     add(
@@ -168,7 +168,7 @@ def verify_certificate(parser: argparse.ArgumentParser) -> None:
 
 
 def reduce(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `reduce`."""
+    """Add the command-line arguments of `stepwell reduce` to a parser."""
     add = parser.add_argument
     add("file", type=Path, help="a reproducer, or with -p or --test any .mlir")
     add("-p", "--passes", help="the failing pass, if the file has no header")

@@ -17,7 +17,7 @@ from stepwell.cli.terminal.completing import completed_by, quantizers, targets
 
 
 def lower(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `lower`."""
+    """Add the command-line arguments of `stepwell lower` to a parser."""
     add = parser.add_argument
     add_model(parser)
     add_language(parser)
@@ -61,7 +61,7 @@ def lower(parser: argparse.ArgumentParser) -> None:
 
 
 def emit(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `emit`."""
+    """Add the command-line arguments of `stepwell emit` to a parser."""
     add_model(parser)
     add_target(parser)
     parser.add_argument("-o", "--output", **FILE, required=True, help="artifact to write")
@@ -87,7 +87,7 @@ CURES = "mixing,clipping,balancing,scales,rounding,biases,distilling"
 
 
 def accuracy(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `accuracy`."""
+    """Add the command-line arguments of `stepwell accuracy` to a parser."""
     add = parser.add_argument
     add("model", help="file.py:callable; a .pt2 or .mlir for payloads of MX")
     add_target(parser)
@@ -118,7 +118,7 @@ def accuracy(parser: argparse.ArgumentParser) -> None:
 
 
 def budget(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `budget`."""
+    """Add the command-line arguments of `stepwell budget` to a parser."""
     add = parser.add_argument
     add("model", nargs="?", help="only this program of the file (all); or one to --write")
     add(
@@ -141,7 +141,7 @@ def budget(parser: argparse.ArgumentParser) -> None:
 
 
 def sweep(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `sweep`."""
+    """Add the command-line arguments of `stepwell sweep` to a parser."""
     add = parser.add_argument
     add(
         "models",
@@ -169,7 +169,7 @@ def sweep(parser: argparse.ArgumentParser) -> None:
 
 
 def replay(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `replay`."""
+    """Add the command-line arguments of `stepwell replay` to a parser."""
     add = parser.add_argument
     add("span", nargs="?", help="BASE..HEAD; the base is the last release unless it is named")
     add("-m", "--model", **SEVERAL, help="models of the zoo, with wildcards (examples/*)")

@@ -36,7 +36,7 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _changed_pipeline(text: str | None, edits: Sequence[tuple[Any, str]]) -> PipelineLike | None:
-    """Return the pipeline of `--pipeline` and the edits; None if there are none."""
+    """Return the pipeline that `--pipeline` and the edits (`--after`, …) select; else None."""
     if not edits:
         return text
 

@@ -27,7 +27,9 @@ SLACK = 0.15
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Measure, print a table, and exit with 1 if a figure exceeds its limit."""
+    """Measure the programs of the budget file, print a table, and exit with 1 if a figure exceeds
+    its limit.
+    """
     path: Path = arguments.file
     known = read_budgets(path) if path.exists() or not arguments.write else []
     asked = [one for one in known if _is_meant(one, arguments)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Check, print a table, and exit with 1 if anything differs."""
+    """Check each pass of a lowering, print a table, and exit with 1 if a result differs."""
     artifact = open_artifact(arguments.model)
     if artifact is not None:
         result = check_file(artifact.target, artifact.data, artifact.program, seed=arguments.seed)
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _certified(arguments: argparse.Namespace) -> str:
-    """Count the applications by kind of evidence, and list the names of those without a proof."""
+    """Lower with a certificate; describe the evidence for its rewrites, and name unproved ones."""
     model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
     try:
         found = lower(model.program, arguments.target, certify=True, **options_of(arguments))

@@ -1,4 +1,4 @@
-"""`stepwell emit`: a program at any level as an artifact."""
+"""`stepwell emit`: finish the lowering of a program at any level, and write its artifact."""
 
 import argparse
 

@@ -19,7 +19,7 @@ from stepwell.loaders.models import open_model
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Lower and print the fates of the model's ops, the costliest first."""
+    """Lower a model and print what became of each of its ops, the costliest first."""
     artifact = open_artifact(arguments.model)
     if arguments.memory and artifact is not None:
         is_pte = arguments.model.endswith(".pte")

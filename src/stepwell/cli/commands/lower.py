@@ -1,4 +1,4 @@
-"""`stepwell lower`: a program at any level, to another level or an artifact."""
+"""`stepwell lower`: lower a program from any level to another level or to an artifact."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def save(lowered: Lowered, output: Path, model: str = "") -> None:
 
 
 def _cases(lowered: Lowered, model: str) -> Any:
-    """Return the source bundle as the source of cases; for other models, inputs from a seed."""
+    """Return test cases for a `.bpte`: those of a bundled source, else random inputs by method."""
     if model.endswith(".bpte"):
         return Path(model)
     source = lowered.source if isinstance(lowered.source, Program) else lowered.program

@@ -12,7 +12,7 @@ from stepwell.integrations.xdsl.opt import opt
 
 
 def run(arguments: Sequence[str]) -> Outcome:
-    """Hand the arguments to the driver."""
+    """Run xDSL's driver with the arguments."""
     if not json_of(arguments):
         return Outcome(code=opt(arguments, _add_arguments))
     with redirect_stdout(io.StringIO()) as held:

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, str]) -> Outcome:
-    """Drop conditions, and print the verdict on each rule; stored verdicts are reused."""
+    """Print verdicts on each rule without each of its conditions; stored verdicts are reused."""
     kept: dict[str, list[Dropped]] = {}
     for row in known_conditions():
         if texts.get(row.rule) == row.hash:
@@ -99,7 +99,7 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
 
 
 def _tabled(table: Path | None, verdicts: list[Verdict], rows: list[Dropped]) -> list[Path]:
-    """Update the tables of a page, if a page is named; return the written files."""
+    """Write the verdicts into the tables of a page, if one is named; return the written files."""
     if table is None:
         return []
     write_atomically(table, with_table(table.read_text(), verdicts, rows).encode())

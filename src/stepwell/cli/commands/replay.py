@@ -9,7 +9,7 @@ from stepwell.plugins.plugins import handed_on
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Lower with both commits and print the table."""
+    """Lower the same programs with both commits, and print a table of what differs."""
     with handed_on(arguments.load), stepping("replay") as tell:
         found = replay(
             arguments.span,

@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def opened(source: str, arguments: argparse.Namespace) -> Model:
-    """Open a program with the options of the command."""
+    """Open the model or artifact that the command names, with its options."""
     read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantize")}
     return open_source(source, **read_as)
 
@@ -105,8 +105,8 @@ def _say(path: Path, story: Story, is_opened: bool) -> None:
 
 
 def with_memory(story: Story, model: str, program: Program) -> Story:
-    """Add the arenas of the lowered or given `.pte` to a story, and the workspaces of its XNNPACK
-    delegates.
+    """Add the arenas of the lowered or given `.pte` to a story (the page's contents), and the
+    workspaces of its XNNPACK delegates.
     """
     if story.lowered is not None and story.lowered.target.artifact == "pte":
         data = story.lowered.artifact
@@ -120,8 +120,8 @@ def with_memory(story: Story, model: str, program: Program) -> Story:
 
 
 def with_differences(story: Story, program: Program, method: str) -> Story:
-    """Add the difference of each node from eager PyTorch to a story, on the inputs of
-    `with_times`.
+    """Add the difference of each node from eager PyTorch to a story (the page's contents), on the
+    inputs of `with_times`.
     """
     from stepwell.inspection.viewer.differences import differences
     from stepwell.loaders.artifacts import random_inputs
@@ -150,7 +150,7 @@ def with_others(
 
 
 def with_times(story: Story, method: str) -> Story:
-    """Add the time of each op, measured on random inputs, to a story.
+    """Add the time of each op, measured on random inputs, to a story (the page's contents).
 
     Raises:
         StepwellError: the target's engine has no profiler.

@@ -38,6 +38,6 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _opened(model: str) -> Program:
-    """Open a program as `lower` does."""
+    """Open the program of a `MODEL` argument, as `stepwell lower` does."""
     found = programs_of(open_source(model).program)
     return found if isinstance(found, Program) else from_exported_program(found)

@@ -1,4 +1,4 @@
-"""The sources of commands as programs: a model, a saved program, or an artifact."""
+"""Open what a command takes (a model, a saved program or an artifact) as a program."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -145,7 +145,7 @@ def _taken(events: list[str], step: Step, applied: int) -> Counter[str]:
 def command(
     model: str, target: str, options: Sequence[str], edits: Sequence[tuple[EditKind, str]]
 ) -> str:
-    """Return the equivalent command line."""
+    """Return the command line that lowers with the same edits."""
     words = ["stepwell", "lower", model, "-t", target]
     for option in options:
         words += ["-O", option]

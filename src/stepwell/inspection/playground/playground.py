@@ -68,13 +68,13 @@ class Shown:
 
     @classmethod
     def of(cls, program: Program) -> Shown:
-        """Capture the current state of a program."""
+        """Copy the text, weights and locations of a program for display."""
         locations = [op.location for op in program.module.walk()]
         return cls(program.text(), program.weights, locations)
 
 
 class Playground:
-    """One program, and the experiments with it."""
+    """A program that the page of `stepwell play` lowers, edits and compares."""
 
     def __init__(
         self,

@@ -117,7 +117,7 @@ class Tried:
 
     @property
     def words(self) -> str:
-        """Return the outcomes in one line."""
+        """Describe the outcomes of a rule's variants in one line."""
         counted = ", ".join(f"{count} {outcome}" for outcome, count in self.outcomes.items())
         return f"of {sum(self.outcomes.values())} variants {counted}"
 

@@ -51,7 +51,7 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Fate:
-    """The fate of one op of the model.
+    """To what one op of the model was lowered, or why it was not.
 
     Attributes:
         op, node: the op's name and node name in the model.
@@ -81,7 +81,7 @@ class Fate:
 
 @dataclass(frozen=True)
 class Explanation(Shown):
-    """Every op of a model with its fate, the costliest first."""
+    """What became of every op of a model in a lowering, the costliest op first."""
 
     target: str
     fates: tuple[Fate, ...]
@@ -89,7 +89,7 @@ class Explanation(Shown):
     """The lowering; None for a given artifact."""
 
     def fate(self, node: str) -> Fate:
-        """Return the fate of one node."""
+        """Return what became of the op of one node of the model."""
         return next(fate for fate in self.fates if fate.node == node)
 
     @property
@@ -163,7 +163,7 @@ def explain(
     check: bool = False,
     **options: OptionValue,
 ) -> Explanation:
-    """Lower a program and return the fate of each of its ops.
+    """Lower a program, and return what became of each of its ops.
 
     Args:
         program, target, pipeline, sizes, check, options: as for `stepwell.lower`, which does not
@@ -205,7 +205,7 @@ def _fate_in_file(op: Operation, method: str, place: str) -> Fate:
 
 
 def fates(source: Program, lowered: Lowered) -> list[Fate]:
-    """Return the fate of each op of `source` in the program `lowered`; the costliest first."""
+    """Return what became of each op of `source` in the program `lowered`; the costliest first."""
     final = _final_places(lowered.program)
     acted: dict[str, list[Event]] = {}
     for event in lowered.report.events:

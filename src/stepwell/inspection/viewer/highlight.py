@@ -1,4 +1,4 @@
-"""MLIR text with terminal colors."""
+"""Color MLIR text for a terminal."""
 
 import re
 

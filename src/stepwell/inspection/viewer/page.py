@@ -1,8 +1,8 @@
-"""One self-contained HTML page about a lowering.
+"""Write one self-contained HTML page about a lowering.
 
-The page consists of `page.html`, `page.css`, the scripts in `parts`, and the story as JSON. Only
-visible lines are rendered, so that a level of thousands of ops scrolls smoothly. The selection is
-in the URL, so that Back and a shared link restore it.
+The page consists of `page.html`, `page.css`, the scripts in `parts`, and the story (the recorded
+lowering) as JSON. Only visible lines are rendered, so that a level of thousands of ops scrolls
+smoothly. The selection is in the URL, so that Back and a shared link restore it.
 """
 
 import json
@@ -24,7 +24,7 @@ PARTS = (
 
 
 def to_html(story: Story, editor: str | None = None) -> str:
-    """Return the page of a story.
+    """Return the HTML page that shows a story (a recorded lowering).
 
     Args:
         editor: a URL that opens a file of this machine at a line, with `{path}` and `{line}` in it;

@@ -13,7 +13,8 @@ _NAMES = re.compile(r"%[\w$.-]+")
 
 
 def with_beside(story: Story, other: Program, name: str) -> Story:
-    """Add another program after the last level of a story; corresponding ops have the same number.
+    """Add another program as a last level to a story (the contents of the page), to compare them.
+    Corresponding ops get the same number.
 
     Two ops correspond if their text is equal except for the names of values (op, attributes, types)
     and if they occur in the same order. Ops of the same module of the model are preferred.

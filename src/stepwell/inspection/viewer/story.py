@@ -181,7 +181,8 @@ def tell(
     folder: Path | None = None,
     **options: OptionValue,
 ) -> Story:
-    """Lower a program and record it after each pass; without a target, record only the program.
+    """Lower a program, and record it as text after each pass. Without a target, record only the
+    program.
 
     Args:
         program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.

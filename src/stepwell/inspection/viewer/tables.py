@@ -38,7 +38,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = ""
 
 @gives("html", Explanation)
 def explanation_table(explanation: Explanation) -> str:
-    """Return a table of the fate of each op."""
+    """Return an HTML table of what became of each op of the model."""
     total = sum(fate.cost for fate in explanation.fates) or 1
     rows = [
         (

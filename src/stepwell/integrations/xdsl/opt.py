@@ -104,7 +104,7 @@ class OptMain(xDSLOptMain):
         super().__init__(args=args)
 
     def register_all_dialects(self) -> None:
-        """Register dialects: ours when they are known, xDSL's by name; the parser loads them."""
+        """Register the names of stepwell's and xDSL's dialects; the parser loads them on use."""
         make_known()
         ask_for_more(load_entry_points)
         self.ctx = Context()

@@ -33,7 +33,7 @@ class Inputs:
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Every axis of every tensor."""
+        """Every axis of every input tensor."""
         return tuple((i, a) for i, tensor in enumerate(self.tensors) for a in range(tensor.dim()))
 
     def size(self, place: Place) -> int:

@@ -44,11 +44,12 @@ class SourceLine:
 
 @dataclass
 class Heard:
-    """The facts in torch's log of a trace.
+    """A log handler's function that collects the sizes that torch creates and specializes in a
+    trace.
 
     Attributes:
-        symbols: a symbol, and the name of the input and axis whose size it is.
-        pinned: a specialized symbol, its number, and the line that specialized it.
+        symbols: symbol → the input name and axis whose size it is.
+        pinned: specialized symbol → its number, and the source line that specialized it.
     """
 
     symbols: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])

@@ -78,7 +78,7 @@ class WrongNumber(Exception):
 
 
 class Trial:
-    """A model and its program, to be run at any sizes."""
+    """A model and its exported program, which are run at other sizes and compared."""
 
     def __init__(self, module: torch.nn.Module, program: ExportedProgram, inputs: Inputs) -> None:
         self.module = module
@@ -93,7 +93,7 @@ class Trial:
             return pytree.tree_leaves(self.module(*inputs.args, **inputs.kwargs))
 
     def run(self, sizes: Mapping[Place, int]) -> None:
-        """Run both at some sizes and compare them.
+        """Run the model and its program at some sizes, and compare the results.
 
         Raises:
             NotForModel: the model does not accept the sizes.
@@ -185,7 +185,7 @@ def narrowed(trial: Trial, size: Open, seen: Tried) -> Open:
 
 
 def _at(trial: Trial, size: Open, value: int) -> Fault | None:
-    """Return the fault at a value of a size, or None."""
+    """Run model and program at one value of a size; return how they disagree, or None."""
     try:
         trial.run(size.sizes(value))
     except NotForModel as error:

@@ -227,7 +227,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], Inputs]] = {
 
 
 def entries() -> Iterator[Entry]:
-    """Yield each model of the table."""
+    """Yield a catalogue entry for each model in this module's table."""
     for name, (kind, _, _) in MODELS.items():
         yield Entry(
             f"diffusers/{name}",
@@ -242,7 +242,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(name: str) -> Made:
-    """Return a model of the table."""
+    """Create a model of this module's table, with random weights and inputs."""
     kind, config, drawn = MODELS[name]
     torch.manual_seed(0)
     model = getattr(imported("diffusers"), kind)(**config).eval()

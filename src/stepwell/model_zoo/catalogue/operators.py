@@ -19,7 +19,7 @@ UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_
 
 
 def entries() -> Iterator[Entry]:
-    """Yield two calls of each operator that takes floats on a CPU."""
+    """Yield an entry for each of the first calls of each operator that takes floats on a CPU."""
     for info in torch_private.op_db:
         if not info.supports_dtype(torch.float32, "cpu") or info.name.startswith(UNINITIALIZED):
             continue

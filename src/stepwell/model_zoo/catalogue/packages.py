@@ -20,7 +20,9 @@ MODELS = [line for line in LINES if line and not line.startswith("#")]
 
 
 def entries() -> Iterator[Entry]:
-    """Return the lines whose package is installed; a number distinguishes models of one class."""
+    """Return an entry for each line of `packages.txt` whose package is installed. A number
+    distinguishes models of one class.
+    """
     seen: dict[str, int] = {}
     for line in MODELS:
         *expression, inputs = re.split(r" (?=None$|None |\d+[xi])", line, maxsplit=1)
@@ -42,7 +44,7 @@ def entries() -> Iterator[Entry]:
 
 @torch.no_grad()
 def make(expression: str, inputs: str) -> Made:
-    """Return the model of a line."""
+    """Create the model that a line of `packages.txt` defines."""
     torch.manual_seed(0)
     names = {"torch": torch}
     for node in ast.walk(ast.parse(expression, mode="eval")):

@@ -25,7 +25,7 @@ SECONDS = 120
 
 
 def lowered(program: Any, target: str) -> dict[str, Any]:
-    """Return the figures of one lowering."""
+    """Lower a program and return the figures of the lowering."""
     import stepwell
 
     try:
@@ -72,7 +72,7 @@ def loaded(file: str) -> Any:
 
 
 def one(file: str, target: str) -> dict[str, Any]:
-    """Return the result for one program, also for refusals and exceptions."""
+    """Lower one program and return its figures, or its refusal or exception."""
     try:
         return lowered(loaded(file), target)
     except Exception as error:  # Another commit may not refuse it: that is a difference.
@@ -81,7 +81,7 @@ def one(file: str, target: str) -> dict[str, Any]:
 
 
 def in_a_fork(file: str, target: str) -> dict[str, Any]:
-    """Return the result for one program, also if its process crashes."""
+    """Lower one program in a forked process, and return its result, also if the process crashes."""
     read, write = os.pipe()
     process = os.fork()
     if process == 0:

@@ -48,7 +48,7 @@ def differences(pairs: list[Pair]) -> Table:
 
 
 def sides(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the text of both sides, before and after."""
+    """Return the figures of a program for both commits."""
     return pair.before, pair.after
 
 

@@ -32,7 +32,7 @@ LOOKUPS = frozenset(
 
 
 class Origin(IntEnum):
-    """The kind of a value's source; of several operands, the greatest kind counts."""
+    """The kind of data from which a value is computed; of several operands, the greatest counts."""
 
     CONSTANTS = 0
     INTEGERS = 1

@@ -7,7 +7,7 @@ from stepwell.model_zoo.sweep.tables import outcome_html, outcome_lines
 
 @gives("html", Sweep)
 def drawn(sweep: Sweep) -> str:
-    """Return the table of outcomes."""
+    """Return the table of a sweep's outcomes for a notebook."""
     return outcome_html(sweep.rows)
 
 

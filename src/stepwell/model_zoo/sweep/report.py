@@ -100,7 +100,8 @@ def passed(rows: Sequence[Row]) -> list[str]:
 
 
 def either(rows: Sequence[Row]) -> list[Row]:
-    """Return rows of TOSA's float profile, and of both profiles where that alone is not enough.
+    """Return the row of each model for TOSA's float profile, or for both profiles if it is not
+    right.
 
     Ids and positions are integers, so a device that takes them implements both profiles.
     """
@@ -181,7 +182,7 @@ def distributions(rows: Sequence[Row]) -> list[str]:
 
 
 def failures(rows: Sequence[Row]) -> list[str]:
-    """Return every row of a failure."""
+    """Return a Markdown table of wrong results, aborted processes and exceptions."""
     bad = [row for row in rows if row.outcome in FAULTS]
     if not bad:
         return ["No result is wrong, no process was aborted, no exception but ours was raised."]

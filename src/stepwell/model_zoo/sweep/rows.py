@@ -1,4 +1,4 @@
-"""The result of a sweep for one job."""
+"""A row: the result of a sweep for one model on one target."""
 
 from __future__ import annotations
 

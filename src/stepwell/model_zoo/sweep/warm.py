@@ -80,7 +80,7 @@ class Fork:
             os.killpg(self.process, signal.SIGKILL)
 
     def look(self, passed: float) -> None:
-        """Add the time since the last call to the child's working time."""
+        """Add the time since the last call of `look` to the child's working time."""
         try:
             fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
         except OSError:

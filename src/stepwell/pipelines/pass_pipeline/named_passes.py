@@ -127,7 +127,7 @@ def weights_of(module: ModuleOp) -> WeightStore:
 def given_to(
     module: ModuleOp, weights: WeightStore, context: LoweringContext | None = None
 ) -> None:
-    """Use these weights and this context for passes over a module."""
+    """Let passes over a module use these weights and this pass context."""
     _held[module] = _Held(weights, context or LoweringContext())
 
 

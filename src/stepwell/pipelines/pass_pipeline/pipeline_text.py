@@ -124,7 +124,8 @@ def _read(path: Path) -> str:
 def parse_steps(
     text: str, own: Pipeline | None = None, known: Mapping[str, Step] | None = None
 ) -> tuple[Step, ...]:
-    """Parse a list of passes: of a pipeline, of the caller's `known` ones, or of stepwell.
+    """Parse a list of passes by name: the caller's `known` ones, those of a pipeline, or
+    stepwell's.
 
     Raises:
         StepwellError: a name or an option is unknown, or the syntax is wrong.

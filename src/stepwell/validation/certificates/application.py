@@ -1,5 +1,6 @@
-"""Two checks of a statement: whether it is an instance of a proved rule, and whether both sides
-agree when it is run on numbers.
+"""Check a statement (that the ops before and after a rewrite compute equal values) in two ways:
+whether it is an instance of a proved rule, and whether both sides agree when they are run on
+numbers.
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,8 @@ def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
 
 
 def follows_rule(program: Program, hash_: str) -> str | None:
-    """Return why a statement is not an instance of a proved rule, or None.
+    """Return why a statement (ops before and after a rewrite) is not an instance of a proved rule,
+    or None.
 
     The rule itself is applied to the original side; it must produce the new side.
     """
@@ -63,7 +65,9 @@ def follows_rule(program: Program, hash_: str) -> str | None:
 
 
 def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | None:
-    """Return why the rewrite does not turn the left side into the right side; None if it does."""
+    """Return why the rewrite, applied to a statement's old ops, does not give its new ops; else
+    None.
+    """
     old = [one.owner for one, _ in pairs_of(program) if isinstance(one.owner, Operation)]
     ops = list(program.method("equal").body.block.ops)
     places = dict.fromkeys(ops.index(op) for op in (*old, *ops[:-1]))
@@ -74,7 +78,8 @@ def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | Non
 def has_quantized_values(program: Program) -> bool:
     """Whether a statement contains quantized values or the integers that store them.
 
-    A run within a step does not see a multiplier, a zero point or a table that is off by one.
+    Running such a statement proves little: the results may agree within a quantization step
+    although a multiplier, a zero point or a table entry is off by one.
     """
     ops = program.method("equal").body.block.ops
     values = [v.type for op in ops for v in (*op.operands, *op.results)]
@@ -84,7 +89,7 @@ def has_quantized_values(program: Program) -> bool:
 
 
 def is_reproduced_by(program: Program, name: str) -> bool:
-    """Whether a rewrite of this name, applied to the left side, gives the right side."""
+    """Whether a rewrite of this name, applied to a statement's old ops, gives its new ops."""
     named = [c for c in step_classes().values() if c.name == name and issubclass(c, Rewrite)]
     return any(writes_otherwise(program, each) is None for each in named)
 
@@ -98,7 +103,7 @@ def _forms(rewrite: type[Rewrite[Any]]) -> Iterator[Rewrite[Any]]:
 
 
 def _writes_otherwise(program: Program, rewrite: Rewrite[Any], place: int) -> str | None:
-    """Return why the rewrite does not give the right side at one op; None if it does."""
+    """Return why the rewrite, applied at one op, does not give a statement's new ops; else None."""
     work = Program(program.module.clone(), program.weights)
     root = list(work.method("equal").body.block.ops)[place]
     try:
@@ -131,8 +136,8 @@ def _interned(program: Program) -> tuple[EqualityGraph, dict[SSAValue, int]]:
 
 
 def allowed(bound: Bound) -> Bound:
-    """Return the error bound for running a statement; 1/1000 if both sides differ only by
-    roundings.
+    """Return the error bound for comparing both sides of a statement when they are run: 1/1000 if
+    they differ only by roundings.
     """
     if bound.exact or not (bound.is_local or bound.magnitudes):
         return bound
@@ -140,7 +145,7 @@ def allowed(bound: Bound) -> Bound:
 
 
 class _Bounded(Interpreter):
-    """An interpreter with a step limit."""
+    """An interpreter that raises an error after `MOST_STEPS` ops."""
 
     steps = 0
 
@@ -159,8 +164,8 @@ DRAWS: tuple[Fill, ...] = ("random", "sizes mixed", "infinities")
 
 
 def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -> str | None:
-    """Run a statement on random numbers. Return the difference of its sides beyond the bound, or
-    None.
+    """Run a statement on random numbers. Return how the old and the new values differ beyond the
+    bound, or None.
 
     Args:
         draw: one of `DRAWS`.

@@ -49,7 +49,7 @@ QUOTED = re.compile(r'"([^"\n]*)"')
 
 @dataclass(frozen=True)
 class Entry:
-    """An application, and the evidence for it.
+    """One application of a rewrite in a certificate, and the evidence that it is right.
 
     Attributes:
         step, rewrite, op, node: the pass, the rewrite, and the op and model node to which it was
@@ -216,10 +216,11 @@ def _place(application: Application) -> tuple[str, str, str, str | None]:
 
 
 def _decided(text: str, decisions: Decisions) -> str:
-    """Return the reading (bitwise or real arithmetic) in which a statement holds.
+    """Return the arithmetic (bitwise, or over the reals) in which both sides of a statement are
+    equal.
 
     Raises:
-        Undecided: it holds in no reading; the reason is the one for arbitrary weights.
+        Undecided: they are equal in neither; the reason is the one for arbitrary weights.
     """
     try:
         return decisions.decide(text, KINDS[:2])
@@ -301,7 +302,7 @@ def _weights(store: WeightStore, texts: list[str], ends: list[str]) -> dict[str,
 
 
 def _named(store: WeightStore, texts: list[str]) -> list[str]:
-    """Return the weights to which texts refer, in the store's order."""
+    """Return the weights to which a certificate's texts refer, in the store's order."""
     names = {name for text in texts for name in QUOTED.findall(text)}
     return [key for key in store if key in names]
 

@@ -1,5 +1,5 @@
-"""Decide a statement: its pairs of values are equal by expression numbering, or by running the
-program on all inputs.
+"""Decide whether the pairs of values in a statement are equal: by expression numbering, or by
+running the statement on all inputs.
 
 Layers of a model repeat, and so do the applications in them: so statements that differ only in
 names are decided once (`Decisions`).
@@ -74,7 +74,8 @@ def decide(
     pairs: Pairs | None = None,
     numbers: Mapping[float, str] | None = None,
 ) -> str:
-    """Return the first reading in which all pairs of a statement are equal.
+    """Return the first reading (bitwise or real arithmetic) in which all pairs of a statement are
+    equal.
 
     A statement of symbolic sizes is decided at two choices of them, and the reading says so.
 
@@ -108,8 +109,8 @@ def decide(
 
 
 def _at_sizes(program: Program) -> Iterator[Program]:
-    """Yield a statement of symbolic sizes with concrete sizes; none for a statement of static
-    sizes.
+    """Yield copies of a statement in which concrete sizes replace symbolic ones; nothing if all its
+    sizes are static.
 
     Raises:
         Undecided: the range of a size is unknown, or it has no concrete value.
@@ -282,14 +283,14 @@ _NAMED = re.compile(r'stepwell\.weight <"((?:[^"\\]|\\.)*)">|"(?:[^"\\]|\\.)*"|%
 
 @dataclass
 class Decisions:
-    """A cache of decisions on statements over one weight store."""
+    """A cache of the proofs of statements that were decided over one weight store."""
 
     weights: WeightStore
     seed: int = 0
     made: dict[tuple[str, tuple[str, ...]], str | Undecided] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
     def decide(self, text: str, kinds: Sequence[str]) -> str:
-        """Return the first reading in which a statement holds.
+        """Return the first reading (bitwise or real arithmetic) in which a statement holds.
 
         Raises:
             Undecided: it holds in no reading.

@@ -43,7 +43,7 @@ class NotOfBytes(Exception):
 
 
 class _Comparison:
-    """Pairs of values of a program, with the ops and arguments that they depend on.
+    """Pairs of values of a program to compare, with the ops and arguments that they depend on.
 
     Attributes:
         ops: the ops that compute them, in the program's order.

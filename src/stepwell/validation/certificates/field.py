@@ -37,7 +37,7 @@ def prime() -> int:
 
 @contextmanager
 def chosen_by(seed: int) -> Generator[None]:
-    """Compute modulo a prime and with digests that depend on a seed.
+    """Choose the prime and the key of digests from a seed, for the duration of the context.
 
     For a known prime, an attacker could write a statement with constants that differ by a multiple
     of it, or with names whose digests collide.
@@ -65,7 +65,7 @@ _GAMMA, _MIX, _LAST = -7046029254386353131, -4658895280553007687, -7723592293110
 
 
 def mixed(x: Tensor) -> Tensor:
-    """Return a digest of each element of a tensor of numbers, as an element of the prime field."""
+    """Hash each element of a tensor of numbers to an element of the prime field."""
     x = (x ^ _CHOSEN.get()[1]) + _GAMMA
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _MIX
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _LAST
@@ -73,7 +73,7 @@ def mixed(x: Tensor) -> Tensor:
 
 
 def word(text: str) -> int:
-    """Return a digest of a name, as an element of the prime field."""
+    """Hash a name to an element of the prime field."""
     return _word(text, *_CHOSEN.get())
 
 

@@ -22,7 +22,7 @@ from stepwell.ir.syntax.text import to_text
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """An op at the time it was recorded.
+    """The record of an op of the program, with the numbers of its values at that time.
 
     Attributes:
         op: an op of the recorded class, whose operands may have changed since.

@@ -1,4 +1,6 @@
-"""Statements about a lowering, recorded from each application and after each pass."""
+"""Record statements (that old and new values are equal) of each rewrite application and pass of a
+lowering.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +105,7 @@ class StatementRecorder:
         return made
 
     def _taken(self) -> list[int]:
-        """Record all ops of the program; a value whose definition changed gets a new number."""
+        """Record all ops of the program. A value whose defining op changed gets a new number."""
         self._before = {}
         self.weights.entries.update(self.program.weights.entries)
         for func in self.program.methods.values():

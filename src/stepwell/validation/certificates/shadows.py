@@ -111,7 +111,7 @@ def mapped(function: Callable[[Any], Any], values: Any) -> Any:
 
 @dataclass
 class Call:
-    """A call of an operator with a shadow among its arguments."""
+    """A call of a PyTorch operator with a shadow (a tensor of expressions) among its arguments."""
 
     reading: Reading
     func: Any
@@ -121,7 +121,7 @@ class Call:
 
     @cached_property
     def bare(self) -> Any:
-        """Return a tensor of the result's type without elements."""
+        """Return a tensor without elements of the result's shape and type."""
         return self.func(*mapped(bare, self.args), **mapped_values(bare, self.kwargs))
 
     def option(self, name: str, at: int, default: Any = None) -> Any:
@@ -138,7 +138,9 @@ class Call:
 
 
 class Reading:
-    """The transfer functions of operators on expression numbers; `seed` selects the variables."""
+    """An arithmetic (bitwise or real): the transfer functions of PyTorch operators on the
+    expression numbers of shadows. `seed` selects the numbers of variables.
+    """
 
     def __init__(
         self, kind: str, seed: int = 0, unknown: Mapping[float, str] | None = None
@@ -160,7 +162,7 @@ class Reading:
         return Shadow(random(name, shape, self.seed), dtype, self)
 
     def made(self, held: Tensor, dtype: torch.dtype) -> Shadow:
-        """Return a shadow with these expression numbers."""
+        """Create a shadow from the expression numbers of its elements."""
         return Shadow((held % prime()).contiguous(), dtype, self)
 
     def numbers(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
@@ -203,7 +205,7 @@ class Reading:
     # -- operators ---------------------------------------------------------------------------
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Apply an operator with at least one shadow argument."""
+        """Apply a PyTorch operator to arguments of which at least one is a shadow."""
         made = self._ran(func, args, kwargs)
         if isinstance(made, Shadow) and schema_of(func).name.partition("::")[2] in _WHOLE:
             made.is_whole = is_whole([*args, *kwargs.values()])
@@ -256,7 +258,7 @@ class Reading:
         return results[0] if isinstance(call.bare, Tensor) else tuple(results)
 
     def unknown(self, said: str, like: Any) -> Any:
-        """Return a tensor that depends only on its name."""
+        """Return a shadow of unknown elements: equal names give equal tensors."""
         if not isinstance(like, Tensor):
             raise NotFollowed(said)
         return Shadow(random(said, like.shape, 0), like.dtype, self)

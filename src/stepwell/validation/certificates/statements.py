@@ -57,7 +57,8 @@ class Cone:
     _above: set[int] = field(default_factory=set[int])
 
     def look(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Collect the definitions of a statement, each after its operands.
+        """Collect the ops of a certificate's statement, each after the ops that compute its
+        operands.
 
         Raises:
             TooLarge: the statement has more than `most` ops.
@@ -148,7 +149,7 @@ class Cone:
     def module(
         self, pairs: Sequence[tuple[int, int]], types: Callable[[int], Attribute]
     ) -> ModuleOp:
-        """Return the statement as a module."""
+        """Return a module whose only method computes both sides of the statement."""
         of = self.graph.of
         inputs = {of(value): value for value in self.inputs}
         block = Block(arg_types=[types(value) for value in inputs.values()])
@@ -170,7 +171,7 @@ class Cone:
 
 
 def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
-    """Copy the op of a recorded definition, with other operands."""
+    """Create a copy of a recorded op with other operands."""
     return type(definition.op).create(
         operands=list(operands),
         result_types=[result.type for result in definition.op.results],
@@ -181,7 +182,7 @@ def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
 
 
 def read(text: str, weights: WeightStore) -> tuple[Program, list[tuple[SSAValue, SSAValue]]]:
-    """Parse a statement; return its program and the pairs of its results."""
+    """Parse a statement; return its program and the pairs of values that it claims to be equal."""
     program = Program.parse(text, weights)
     return program, pairs_of(program)
 

@@ -1,9 +1,10 @@
 """Verification of a certificate from its texts, without the pipeline that produced it.
 
-The ops of its first text are definitions. The operands of each statement must be known values, its
-ops must match the program's definitions, and its proof must succeed again. Its pairs of values are
-then equal, and so are all values computed from them. The last text must then have the same results
-as the first.
+The ops of the source program's text define the first known values. Each statement claims that pairs
+of values are equal. Its operands must be known values, its ops must match the program's
+definitions, and its proof must succeed again. Its pairs of values are then equal, and so are all
+values computed from them. Finally, the lowered program's text must have the same results as the
+source program's.
 """
 
 import re
@@ -117,7 +118,7 @@ class Verified:
 
 
 class FalseClaim(Exception):
-    """A claim of a certificate is false."""
+    """Raised if a claim of a certificate is false."""
 
 
 def verify_certificate(
@@ -194,7 +195,7 @@ class _Check:
         return True
 
     def begin(self) -> None:
-        """Record the definitions of the first text."""
+        """Record the ops of the source program's text as definitions of values."""
         by_hash()  # Importing the rules registers the recipes.
         self.certificate = Certificate.from_json(self.certificate.to_json())  # Of its types.
         self.store, self.trusted["recipes"] = store_of(self.certificate.weights, self.given)
@@ -226,7 +227,9 @@ class _Check:
         }
 
     def target(self) -> None:
-        """Check that the target is known, and that the last program is at its level."""
+        """Check that the certificate's target is known, and that the lowered program is at its
+        level.
+        """
         name, level = self.certificate.target, level_of(self.last.module)
         stages = find_target(name).stages
         if level not in ("aten", *stages):
@@ -252,7 +255,9 @@ class _Check:
         return number
 
     def entry(self, entry: Entry) -> None:
-        """Verify one application and merge the classes of its pairs of values."""
+        """Verify the statement of one rewrite application, and record that its pairs of values are
+        equal.
+        """
         if not entry.statement:
             if entry.by not in _IMPLIED:
                 raise FalseClaim(f"it states nothing, and is said to rest on {entry.by[:40]!r}")
@@ -347,7 +352,9 @@ class _Check:
             raise FalseClaim(f"its values have {count} elements, more than {MOST_ELEMENTS}")
 
     def _placed(self, program: Program) -> list[tuple[int, int]]:
-        """Return a statement's pairs as values of the program, whose definitions must match."""
+        """Return a statement's pairs as numbers of the program's values, whose defining ops must
+        match the statement's.
+        """
         numbers: dict[SSAValue, int] = {}
         block = program.method("equal").body.block
         for argument in block.args:
@@ -380,7 +387,8 @@ class _Check:
         return [(numbers[old], numbers[new]) for old, new in pairs]
 
     def end(self, program: Program) -> None:
-        """Check that a program has the inputs, results and side effects of the first text.
+        """Check that a program has the inputs, results and side effects of the source program's
+        text.
 
         Raises:
             Refused: the program differs from the first text.
@@ -409,7 +417,7 @@ class _Check:
             raise FalseClaim("it does not follow from the first program")
 
     def _next(self, effects: Iterator[Definition], wanted: Definition | None) -> Definition:
-        """Return the first program's next side effect; the last program's must be equal."""
+        """Return the source program's next side effect, which must equal the lowered program's."""
         for effect in effects:
             is_same = wanted is not None and effect.said == wanted.said
             if wanted and is_same and self.graph.are_equal(effect.operands, wanted.operands):

@@ -40,19 +40,19 @@ MOST_ELEMENTS = 1 << 16
 
 
 class Dropped(Exception):
-    """The variant is not a program: it does not verify, or the interpreter rejects it."""
+    """Raised if a variant is not a program: it does not verify, or the interpreter rejects it."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A reference to a value by its number."""
+    """A reference in an op's arguments to a value of a draft, by its number."""
 
     number: int
 
 
 @dataclass
 class DraftInput:
-    """An input (no key) or a weight.
+    """An input or a weight of a draft (a method as editable data).
 
     Attributes:
         value: the number of the input's value.
@@ -75,8 +75,8 @@ class DraftInput:
 
 @dataclass
 class Step:
-    """An op. For a PyTorch op, `arguments` follow the schema; for other ops they are `operands` in
-    order.
+    """An op of a draft (a method as editable data). For a PyTorch op, `arguments` follow the
+    schema; for other ops they are `operands` in order.
 
     Attributes:
         cls: the class of the op.
@@ -96,7 +96,7 @@ class Step:
     regions: Operation | None
 
     def copy(self) -> Step:
-        """Return an independent copy; attributes are shared."""
+        """Return an independent copy of the op; attributes are shared."""
         return replace(
             self,
             arguments={
@@ -128,7 +128,7 @@ class Draft:
     """The dim orders of the outputs, from the first one."""
 
     def copy(self) -> Draft:
-        """Return an independent copy; ops and attributes are shared."""
+        """Return an independent copy of the draft; op classes and attributes are shared."""
         return replace(
             self,
             sources=[replace(source) for source in self.sources],
@@ -139,7 +139,7 @@ class Draft:
         )
 
     def fresh(self) -> int:
-        """Return an unused value number."""
+        """Return a number that no value of the draft has yet."""
         numbers = [source.value for source in self.sources]
         numbers += [number for step in self.steps for number in step.results]
         return max(numbers, default=0) + 1

@@ -200,7 +200,9 @@ def _attributes(attr: Attribute) -> Iterator[Attribute]:
 
 
 def operator_edits(draft: Draft, anchors: Sequence[type[Operation]]) -> Edits:
-    """Yield edits that replace an op by another op class that the rewrite also matches."""
+    """Yield edits that replace an op of the draft by another op class that the rewrite also
+    matches.
+    """
     for at, step in enumerate(draft.steps):
         if not issubclass(step.cls, tuple(anchors)):
             continue
@@ -252,7 +254,7 @@ def _translated(step: Step, other: type[SchemaOp], draft: Draft) -> dict[str, An
 
 
 def reader_edits(draft: Draft) -> Edits:
-    """Yield edits with other users, outputs or orders of ops, and shared or exchanged operands."""
+    """Yield edits that add users and outputs, reorder ops, and share or exchange operands."""
     made = [(at, number) for at, step in enumerate(draft.steps) for number in step.results]
     for at, number in made:
         step = draft.steps[at]

@@ -45,7 +45,9 @@ HUGE = 1e30
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a variant; `why` is the reason, except for `applied`."""
+    """The outcome of rewrites on one variant of their example; `why` is the reason, except for
+    `applied`.
+    """
 
     outcome: Outcome
     why: str = ""

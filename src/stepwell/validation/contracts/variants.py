@@ -50,7 +50,7 @@ class Edit:
 
 
 def edits_of(draft: Draft, anchors: Sequence[type[Operation]] = ()) -> list[Edit]:
-    """Return every single edit of a draft, in a fixed order."""
+    """Return every edit that changes one property of a draft, in a fixed order."""
     by_kind = {
         "dtypes": dtype_edits(draft),
         "shapes": shape_edits(draft),

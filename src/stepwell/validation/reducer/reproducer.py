@@ -58,7 +58,7 @@ Make = Callable[[], Program]
 
 @dataclass(frozen=True)
 class Header:
-    """The comment lines at the start of a reproducer."""
+    """The comment lines at the start of a reproducer: pass, files to load, context, failure."""
 
     step: str
     load: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class Header:
         return "\n".join(lines) + "\n"
 
     def steps(self) -> tuple[Step, ...]:
-        """Return the pass.
+        """Parse the pass that the reproducer names.
 
         Raises:
             StepwellError: the pass is defined in a file that was not loaded.
@@ -324,7 +324,7 @@ def _reproducer(
 
 
 def _before(make: Make, steps: Sequence[Step], at: int, applications: int) -> Program:
-    """Return the program just before an application in a pass."""
+    """Run a pass up to one application of a rewrite; return the program just before it."""
     program = make()
     for step in steps[:at]:
         apply_step(step, program, History())

@@ -1,4 +1,6 @@
-"""Decide one pair of values: elements are equal bit for bit, or as real numbers."""
+"""Decide by the solver whether the elements of two values are equal: bit for bit, or as real
+numbers.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -38,7 +40,7 @@ class Proof(IntEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """The proof for one pair of values.
+    """The solver's answer whether one pair of values is equal.
 
     Attributes:
         has_symbols: whether the sizes were symbolic.
@@ -55,7 +57,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Question:
-    """Whether two values of one program, with the same arguments, are equal.
+    """The question to the solver whether two values of one program are equal.
 
     Attributes:
         one, other: the two values.
@@ -135,8 +137,8 @@ def _preset(domain: Domain, path: Path) -> None:
 def _at(
     indices: list[tuple[Any, ...]], asked: Question, tensors: Tensors, patience: int
 ) -> Decision:
-    """Compare the elements of two values at some indices; return the weakest of the equalities that
-    are proved for them.
+    """Compare two values element by element at some indices; return the weakest equality (bitwise
+    or real) that is proved for an element.
     """
     domain = tensors.domain
     proofs: list[Proof] = []
@@ -255,7 +257,7 @@ def _model_of(assertions: list[Any], patience: int) -> dict[str, int | float | b
 
 
 def go_together(conditions: list[tuple[Number, bool]]) -> bool:
-    """Whether answers about numbers are consistent; True if the solver does not know."""
+    """Whether some conditions on numbers can hold together; True if the solver does not know."""
     domain = Bits()
     try:
         terms = [domain.condition(node, answer) for node, answer in conditions]
@@ -265,7 +267,9 @@ def go_together(conditions: list[tuple[Number, bool]]) -> bool:
 
 
 def _reached(facts: list[Any], left: Any, right: Any) -> list[Any]:
-    """Return the facts; those about indices only if an index occurs in the comparison."""
+    """Return the known facts that concern a comparison: those about indices only if one occurs in
+    it.
+    """
     if any(_has_places(term) for term in (left, right)):
         return facts
     return [fact for fact in facts if not _has_places(fact)]

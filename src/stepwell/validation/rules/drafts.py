@@ -30,8 +30,8 @@ _DRAFTS = 700
 
 
 def drafts(rewrite: type[RuleRewrite], form: Rule) -> Iterator[Iterator[Program]]:
-    """Yield candidate programs: each shape, type and number; then users, constants, dynamic
-    sizes.
+    """Yield programs of a rule's pattern: with each shape, type and number, then with other users,
+    constants and dynamic sizes.
     """
     kept: list[Mapping[str, Any]] = []
     first: Instance | None = None

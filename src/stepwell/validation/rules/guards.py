@@ -100,7 +100,7 @@ def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
 
 
 def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
-    """Return the verdict on a rule without a condition."""
+    """Return the verdict whether a rule needs one of its conditions."""
     show = _labeled if clause.label else _needed
     kind, reason = show(rewrite, clause)
     hash_ = whole_hash_of(rewrite)
@@ -166,8 +166,8 @@ class _Without:
         return root_of(program, self.form)
 
     def programs(self) -> Iterator[tuple[Program, Refusal | None]]:
-        """Yield programs that only this condition excludes, with the condition's reason if it
-        states one.
+        """Yield programs that the rule would match without this condition, with the condition's
+        reason if it states one.
 
         Raises:
             Unproven: without the condition, other conditions fail.
@@ -237,7 +237,9 @@ def _named(name: str, namespace: Namespace) -> Any:
 
 
 def _withouts(rewrite: type[RuleRewrite], clause: Where) -> Iterator[_Without]:
-    """Yield each form of a rule without a condition, first for its `not for` examples."""
+    """Yield each form of a rule without one of its conditions, first for the rule's `not for`
+    examples.
+    """
     for form in rewrite.rule.forms:
         for miss in (*form.misses, None):
             yield _Without(rewrite, form, clause, miss)
@@ -313,7 +315,7 @@ def _can_run(program: Program) -> bool:
 
 
 def _lost(form: _Without, program: Program) -> str | None:
-    """Return a pattern result that has users but no replacement."""
+    """Return a result of the pattern that still has users although the rule does not replace it."""
     defined = {name for line in form.bare.after for name in line.results}
     root = form.root(program)
     for name, result in zip(form.bare.root.results, root.results, strict=True):

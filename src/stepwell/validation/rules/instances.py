@@ -132,8 +132,8 @@ class Instances:
                 yield Instance(self.rule, given, self.pointwise, step > 1)
 
     def _led(self, name: str, choices: list[Any]) -> list[Any]:
-        """Return the values to try for an argument. With the shapes of the rule's example, the
-        example's own value comes first.
+        """Return the values to try for an argument of an op in the pattern. With the shapes of the
+        rule's example, the example's own value comes first.
         """
         if not (self.as_example or self._is_templated()) or name not in self.example:
             return choices
@@ -299,7 +299,9 @@ class Instances:
     # -- arguments ---------------------------------------------------------------------------
 
     def _arguments(self) -> dict[str, Any]:
-        """Return (parameter, schema argument, whether a runtime value, …) of each open argument."""
+        """Return (parameter, schema argument, whether a runtime value, …) of each argument whose
+        value the rule does not state.
+        """
         found: dict[str, Any] = {}
         for line in self.rule.before:
             if line.op == WEIGHT or line.is_again:

@@ -1,4 +1,4 @@
-"""An instance as IR: the pattern's ops, and the replacement that the rule creates for them."""
+"""Build an instance of a rule as IR: the pattern's ops, and the rule's replacement for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ FAILS = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionE
 
 
 class NotWritten(StepwellError):
-    """The instance is not a program, because an op rejects its shapes or element types."""
+    """Raised if an instance of a rule is no program: an op rejects its shapes or element types."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ class _Draft(Example):
                 self.holes[name] = self.block.insert_arg(type_, len(self.block.args))
 
     def line(self, line: Line) -> Line:
-        """Infer the types of results, if possible."""
+        """Add an op of the pattern; its result types are inferred unless the rule's text states
+        them.
+        """
         found = super().line(line)
         return found if self.states else replace(found, result_types=())
 
@@ -148,7 +150,7 @@ class Statement:
         return applied(self.rule, drafted(self.rewrite, self.rule, given), *self._plain)
 
     def before(self, given: Mapping[str, Any]) -> Program:
-        """Return the pattern's program for concrete numbers."""
+        """Build the program of a rule's pattern for concrete numbers."""
         return drafted(self.rewrite, self.rule, given)
 
     def _token(self, value: Any) -> Any:

@@ -33,12 +33,12 @@ class Number:
 
 
 class Unproven(StepwellError):
-    """A claim that can be neither proved nor refuted by the available means."""
+    """Raised if a claim about a rule can be neither proved nor refuted by the available means."""
 
 
 @dataclass
 class Path:
-    """One run, with the answer to each question about a symbolic number."""
+    """One run of a function on symbolic numbers, with the answer to each comparison in it."""
 
     answers: list[bool] = field(default_factory=list[bool])
     asked: list[Number] = field(default_factory=list[Number])
@@ -47,7 +47,7 @@ class Path:
     possible: Callable[[list[tuple[Number, bool]]], bool] | None = None
 
     def ask(self, question: Number) -> bool:
-        """Return the answer of this run to a question: the prescribed answer, else yes."""
+        """Return the answer of this run to a comparison: the prescribed answer, else True."""
         at = len(self.asked)
         self.asked.append(question)
         if at == len(self.answers):
@@ -68,7 +68,7 @@ class Path:
 
     @property
     def conditions(self) -> list[tuple[Number, bool]]:
-        """Return the facts about numbers that hold on this path."""
+        """Return the facts about symbolic numbers that hold in this run."""
         return list(zip(self.asked, self.answers, strict=False))
 
 

@@ -19,7 +19,9 @@ HUGE = 1e37
 
 
 class Reals(Domain):
-    """The domain of real numbers; axioms are instantiated for the terms that occur."""
+    """The solver domain that treats floats as real numbers. Axioms are instantiated for the terms
+    that occur.
+    """
 
     is_exact = False
 

@@ -50,7 +50,9 @@ def is_signed(of: Attribute) -> bool:
 
 
 class Domain:
-    """A representation of floats as solver terms; integers and bools are the same in each."""
+    """The base class of representations of floats as solver terms; all share those of integers and
+    bools.
+    """
 
     is_exact: bool
 
@@ -236,7 +238,7 @@ class Domain:
         return self.apply(function, terms, i64 if node.is_int else f64)
 
     def condition(self, node: Number, answer: bool) -> Any:
-        """Return the fact that a question about numbers has a particular answer."""
+        """Return the solver term which states that a comparison of numbers is true, or is false."""
         held = self._asked(node)
         if answer and node.function == "equal":
             for one, other in (node.operands, node.operands[::-1]):
@@ -282,7 +284,7 @@ def place_of(term: Any) -> int:
 
 
 class Bits(Domain):
-    """The domain of IEEE floats, rounded to nearest even after each primitive."""
+    """The solver domain of IEEE floats, rounded to nearest even after each primitive."""
 
     is_exact = True
 
@@ -435,7 +437,7 @@ class Bits(Domain):
         return z3.If(is_nan, z3.fpNaN(sort), zero)
 
     def alone(self, x: Any, of: Attribute) -> Any:
-        """Return a sum of one number, which is 0 for −0 if a kernel starts its sum with 0."""
+        """Return the sum of a single number: 0 for −0 if a kernel starts its sum with 0."""
         sort = self.float_sort(of)
         is_below = self.function(f"alone:{of}", sort, z3.BoolSort())(x)
         zero = z3.If(is_below, z3.fpZero(sort, True), z3.fpZero(sort, False))

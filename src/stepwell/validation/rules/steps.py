@@ -1,5 +1,5 @@
-"""Whether a rounding difference of both sides can cross a discontinuity; real numbers then prove
-nothing.
+"""Detect whether rounding on one side of a rule can cross a discontinuity; a proof over the reals
+then shows nothing.
 
 A continuous op scales a rounding error by its modulus of continuity, which error bounds include. A
 comparison, `floor`, a cast to integers or the index of an extremum may change by a whole step.

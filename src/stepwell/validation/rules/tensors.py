@@ -209,7 +209,9 @@ class Tensors:
         return Typed(found, of)
 
     def opaque(self, op: Operation, number: int, index: Index) -> Typed:
-        """Return an element of an uninterpreted function of an op's operands and arguments."""
+        """Return an element of an op's result as an uninterpreted function of its operands and
+        arguments.
+        """
         name, operands, fields = as_known(op, number)
         if any(isinstance(v, SSAValue) and v.owner is op for v in operands):
             raise Unproven(f"{op.name} has no meaning")
@@ -440,7 +442,9 @@ class Tensors:
 
     @property
     def finite(self) -> list[Any]:
-        """Return that inputs, sums and extrema are finite, if the type's limit is a constant."""
+        """Return solver facts that inputs, sums and extrema are finite, if the type's limit is a
+        constant.
+        """
         if not isinstance(self.domain, Reals):
             return []
         terms = [fold.value for fold in self.folds] + list(self.elements.values())

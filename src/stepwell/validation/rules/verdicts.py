@@ -98,7 +98,7 @@ def without_labels(rule: Rule) -> Rule:
 
 
 def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> Verdict:
-    """Return the verdict on a rule.
+    """Prove a rule for all its forms and instances; return the verdict.
 
     Args:
         rewrite: the rule.
@@ -131,8 +131,8 @@ def _is_symbolic(reason: str) -> bool:
 
 
 def _is_said(size: IntType, written: RuleProgram) -> bool:
-    """Whether the value of a dynamic integer is a constant or an expression of the size symbols in
-    the input types.
+    """Whether the value of a dynamic integer follows from the input types: a constant, or an
+    expression of their symbolic sizes.
     """
     symbols = symbols_of(a.type for a in written.program.method().body.block.args)
     value = size.size
@@ -145,7 +145,7 @@ def keys_of(program: Program) -> list[str]:
 
 
 class Refutable(Unproven):
-    """The statement that the solver's counterexample refutes, with its numbers."""
+    """A statement of a rule that a counterexample of the solver may refute, with its numbers."""
 
     def __init__(self, found: Decision) -> None:
         super().__init__(f"{'of a symbolic size: ' if found.has_symbols else ''}{found.reason}")
@@ -284,8 +284,8 @@ class _Case:
                     self.of_numbers += 1
 
     def _passes(self, written: RuleProgram) -> None:
-        """Verify an op without results, which asserts a fact about types: one run shows it for all
-        values.
+        """Run an op without results, which asserts a fact about types; one run shows the fact for
+        all values.
 
         Raises:
             Unproven: the op fails, or depends on a value that no type defines.
