@@ -1,1 +1,1 @@
-"""The command line, `stepwell COMMAND`."""
+"""The implementation of the command line, `stepwell COMMAND`."""

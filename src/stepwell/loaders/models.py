@@ -90,7 +90,7 @@ def open_model(
     if not file.exists() and spec.split("/")[0] in SOURCES:
         return _from_zoo(spec, quantize, dynamic)
     if dynamic:
-        raise StepwellError(_EXPORTED.format(spec, "sizes are opened"), help=_A_MODULE)
+        raise StepwellError(_EXPORTED.format(spec, "sizes are made dynamic"), help=_A_MODULE)
     if not file.exists():
         raise StepwellError(
             f"the file {spec} does not exist",
@@ -105,7 +105,7 @@ def open_model(
     )
 
 
-_EXPORTED = "{} is exported already, and {} before that"
+_EXPORTED = "{} is exported already, but {} before the export"
 _A_MODULE = "name a file.py:callable that makes the module"
 
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Add the command-line arguments that several commands share."""
 
 import argparse
 from pathlib import Path

@@ -29,7 +29,7 @@ func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Serve the page until Ctrl-C."""
+    """Serve the page of the playground until Ctrl-C."""
     if not 0 <= arguments.port < 1 << 16:
         raise StepwellError(f"{arguments.port} is not a port", help="0 selects a free one")
     with waiting("opening " + (arguments.model or "a small program")[:60]):

@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         header = Header(arguments.passes or "", header.load if header else ())
     if header is None:
         raise StepwellError(
-            f"{path} is not a reproducer",
+            f"{path} is not a reproducer of a failing pass",
             help="name the failing step by -p, or a command by --test",
         )
     whole = Reproducer.open(path, header)

@@ -26,7 +26,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 def completed_by(action: argparse.Action, completer: Completer) -> None:
-    """Set the completer of an argument."""
+    """Set the function by which the shell completes an argument's value."""
     setattr(action, "completer", completer)  # noqa: B010
 
 
@@ -45,10 +45,10 @@ QUANTIZERS = (
 
 
 def targets(**asked: Any) -> Iterable[str]:
-    """Return the names of targets."""
+    """Return the names of all targets, to complete `-t`."""
     return TARGETS
 
 
 def quantizers(**asked: Any) -> Iterable[str]:
-    """Return the names of quantizers."""
+    """Return the names of all quantizers, to complete `--quantize`."""
     return QUANTIZERS

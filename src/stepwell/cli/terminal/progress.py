@@ -73,7 +73,7 @@ class _Bar:
             self.shown.stop()
 
     def say(self, text: str, number: int = 0, of: int | None = None) -> None:
-        """Show the current progress."""
+        """Show the current progress in the bar."""
         is_late = time.monotonic() - self.started >= PATIENCE
         if self.shown is None and not (is_late and self._start()):
             return

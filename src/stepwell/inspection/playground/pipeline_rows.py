@@ -60,7 +60,7 @@ class EditedPipeline:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Return the passes that run."""
+        """Return the edited pipeline without the passes that are switched off."""
         return self.whole.without(*self.off)
 
     def step_of(self, at: str) -> str | None:

@@ -177,7 +177,7 @@ class Playground:
         return Program(module, weights)
 
     def _ahead(self, asked: Asked, way: EditedPipeline, options: Mapping[str, Any]) -> Shown:
-        """Return the program before the edit."""
+        """Return the program at the stage at which it is edited, before the edit."""
         stop = way.step_of(asked.at)
         taken = lower(self.program, asked.target, lambda own: way.pipeline, stop=stop, **options)
         return Shown.of(taken.program)
@@ -269,7 +269,7 @@ class Playground:
         return sharing.Shared(self.name, self.program, asked, edited)
 
     def link(self, given: Any) -> str:
-        """Return the playground as the fragment of a URL.
+        """Return the program, the edit, the passes and the rules as the fragment of a URL.
 
         Raises:
             StepwellError: the weights are too large for a link.
@@ -277,7 +277,7 @@ class Playground:
         return sharing.to_link(self._to_share(given))
 
     def file(self, given: Any) -> bytes:
-        """Return the playground as a file."""
+        """Return the program, the edit, the passes and the rules as an archive to save."""
         return sharing.to_file(self._to_share(given))
 
     def open(self, shared: str | bytes) -> dict[str, Any]:

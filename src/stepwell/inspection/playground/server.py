@@ -102,7 +102,7 @@ class Playing:
 
     @property
     def port(self) -> int:
-        """The port of the server."""
+        """The port on which the server listens."""
         return self._server.server_address[1]
 
     @property

@@ -123,7 +123,7 @@ class Explanation(Shown):
         return plot(f"Where the work goes on {self.target}, in percent", ("% of the work",), rows)
 
     def to_json(self) -> str:
-        """Return all rows as JSON."""
+        """Return what became of every op of the model as JSON."""
         return json.dumps(
             {"target": self.target, "ops": [asdict(fate) for fate in self.fates]}, indent=1
         )

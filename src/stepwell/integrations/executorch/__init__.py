@@ -1,1 +1,1 @@
-"""stepwell inside ExecuTorch's own flow."""
+"""stepwell in ExecuTorch's own flow: a partitioner, passes, recipes and bundled programs."""

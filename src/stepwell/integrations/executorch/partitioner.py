@@ -208,9 +208,9 @@ class StepwellPartitioner(Partitioner):
         """
         if not self.reports:
             raise StepwellError(
-                "this flow decomposes programs before it calls partitioners",
+                "StepwellPartitioner got a program that was decomposed before partitioning",
                 help="to_edge_transform_and_lower(exported, partitioner=[StepwellPartitioner()]) "
-                "of ExecuTorch 1.5 does not; or write the .pte itself: "
+                "of ExecuTorch 1.5 decomposes later; or write the .pte itself: "
                 "stepwell.lower(exported, 'xnnpack').to_pte()",
             )
         return PartitionResult(exported_program, {})

@@ -31,7 +31,7 @@ class ExecutorchProgram(Shown):
         open_file.write(self.buffer)
 
     def save(self, path: str | Path) -> None:
-        """Write a `.pte` atomically."""
+        """Write the program to a `.pte` file, completely or not at all."""
         write_atomically(as_path(path), self.buffer)
 
     def get_etrecord(self) -> ETRecord:

@@ -110,7 +110,7 @@ class OptMain(xDSLOptMain):
         self.ctx = Context()
 
     def register_all_passes(self) -> None:
-        """Register xDSL's passes and ours."""
+        """Register xDSL's and stepwell's passes with the driver."""
         self.available_passes = Passes(get_all_passes())
 
     def register_all_targets(self) -> None:
@@ -120,7 +120,7 @@ class OptMain(xDSLOptMain):
             self.available_targets[form] = partial(self._print_upstream, form)
 
     def register_all_frontends(self) -> None:
-        """Register our text as an input; `read` parses it."""
+        """Register stepwell's text as an input format, which `read` parses."""
         self.available_frontends["mlir"] = lambda stream: ModuleOp([])
 
     def register_all_arguments(self, arg_parser: Any) -> None:
@@ -179,7 +179,7 @@ class OptMain(xDSLOptMain):
         """Return the output format of `-t`, if opt can print it."""
         if asked.partition("{")[0] not in self.available_targets:
             raise StepwellError(
-                f"opt prints {', '.join(self.available_targets)}, not {asked!r}",
+                f"-t {asked}: opt prints only {', '.join(self.available_targets)}",
                 help=f"stepwell lower FILE -t {asked} lowers a program to a target, stepwell "
                 "emit writes its artifact; -p lower-to-… only runs the passes",
             )
@@ -197,7 +197,7 @@ class OptMain(xDSLOptMain):
         return "<stdin>" if input_file is None else Path(input_file).name
 
     def chunks(self, text: str) -> Iterator[Chunk]:
-        """Split the input into programs."""
+        """Split the input text into its separate programs."""
         if not self.args.split_input_file:
             yield Chunk(text, None, 0)
             return

@@ -30,7 +30,7 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Expectation:
-    """A diagnostic that a comment expects."""
+    """A diagnostic that a comment in the text (`expected-error`) expects."""
 
     kind: str
     line: int | None

@@ -96,7 +96,7 @@ class OpenSizes:
 
     @property
     def is_open(self) -> bool:
-        """Whether any axis is dynamic."""
+        """Whether any requested axis is dynamic in the exported program."""
         return any(axis.size is not None for axis in self.axes)
 
     def __str__(self) -> str:
@@ -200,10 +200,10 @@ def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
         if kind not in KINDS:
             near = nearest(str(kind), list(KINDS))
             raise StepwellError(
-                f"{kind!r} is not a kind of size", help=f"{near}there are {', '.join(KINDS)}"
+                f"{kind!r} is no kind of dynamic size", help=f"{near}kinds are {', '.join(KINDS)}"
             )
         if most is not None and most < 1:
-            raise StepwellError(f"the greatest {kind} is {most}, must be at least 1")
+            raise StepwellError(f"the largest size of {kind!r} is {most}, must be at least 1")
     return kinds
 
 

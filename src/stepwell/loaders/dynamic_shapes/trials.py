@@ -74,7 +74,7 @@ class Tried:
 
 
 class WrongNumber(Exception):
-    """The program disagrees with the model."""
+    """Raised if the dynamic program gives other results than the model."""
 
 
 class Trial:
@@ -121,11 +121,11 @@ class Trial:
 
 
 class NotForModel(Exception):
-    """The model itself does not accept these sizes."""
+    """Raised if the model itself does not accept the tried sizes."""
 
 
 class NotForTrace(Exception):
-    """A guard of the trace excludes these sizes."""
+    """Raised if a guard of the traced program excludes the tried sizes."""
 
 
 def tried(trial: Trial, size: Open) -> Tried:

@@ -19,27 +19,27 @@ CONDITION = {**WIDTHS, "down_block_types": CROSS_DOWN, "cross_attention_dim": 16
 
 
 def image(channels: int = 4, side: int = 16) -> Callable[[], torch.Tensor]:
-    """Return an input that resembles an image."""
+    """Return a function that draws an input that resembles an image."""
     return lambda: torch.randn(1, channels, side, side)
 
 
 def video(channels: int = 4, frames: int = 2, side: int = 16) -> Callable[[], torch.Tensor]:
-    """Return an input that resembles a video."""
+    """Return a function that draws an input that resembles a video."""
     return lambda: torch.randn(1, channels, frames, side, side)
 
 
 def tokens(length: int = 6, width: int = 16) -> Callable[[], torch.Tensor]:
-    """Return an input that resembles an encoded text."""
+    """Return a function that draws an input that resembles an encoded text."""
     return lambda: torch.randn(1, length, width)
 
 
 def vector(width: int) -> Callable[[], torch.Tensor]:
-    """Return a random vector."""
+    """Return a function that draws a random vector of this width."""
     return lambda: torch.randn(1, width)
 
 
 def step() -> torch.Tensor:
-    """Return the inputs of a denoising step."""
+    """Return the number of a denoising step, an input of denoisers."""
     return torch.tensor([3])
 
 

@@ -30,7 +30,7 @@ class CallModule(nn.Module):
         self.at = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """Call the wrapped function."""
+        """Call the wrapped module or function on the tensors."""
         leaves = list(self.fixed)
         for index, tensor in zip(self.at, tensors, strict=True):
             leaves[index] = tensor
@@ -89,7 +89,7 @@ def configurations(info: Any) -> list[Any]:
 
 
 def make(info: Any, index: int) -> Made:
-    """Create one configuration of a module."""
+    """Create a model from one of the configurations in which PyTorch tests a module."""
     sample = configurations(info)[index]
     module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
     given = sample.forward_input

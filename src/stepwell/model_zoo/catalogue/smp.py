@@ -16,7 +16,7 @@ ENCODERS = (
 
 
 def entries() -> Iterator[Entry]:
-    """Yield every decoder with each encoder."""
+    """Yield a catalogue entry for every decoder with each encoder."""
     library = imported("segmentation_models_pytorch")
     for name in library.MODEL_ARCHITECTURES_MAPPING:
         for index, encoder in enumerate(ENCODERS):

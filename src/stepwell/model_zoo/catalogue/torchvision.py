@@ -82,7 +82,7 @@ class Detection(torch.nn.Module):
         self.head = module.rpn.head if hasattr(module, "rpn") else module.head
 
     def forward(self, image: torch.Tensor) -> Any:
-        """Compute the tensors of the heads."""
+        """Compute the tensors of the detector's heads."""
         features = self.backbone(image)
         levels = list(features.values()) if isinstance(features, dict) else [features]
         return tensors_in(self.head(levels))

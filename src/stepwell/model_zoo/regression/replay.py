@@ -120,7 +120,7 @@ def replay(
 
 
 def default_cache() -> Path:
-    """Return the user's cache folder."""
+    """Return the folder of `replay` in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "stepwell" / "replay"
 

@@ -109,7 +109,7 @@ class Task:
 
     @property
     def quiet(self) -> bool:
-        """Whether the task measures time."""
+        """Whether the task measures time and needs a worker that runs nothing else."""
         return any(job.latency or job.tune for job in self.jobs)
 
 
@@ -194,7 +194,7 @@ def tasks_of(jobs: Sequence[Job], entries: dict[str, Entry]) -> list[Task]:
 
 
 def plain(task: Task, limits: Limits) -> dict[str, Any]:
-    """Serialize a task for a worker."""
+    """Serialize a task (the jobs of one model) for a worker."""
     return {
         "model": task.entry.name,
         "module": task.entry.module,

@@ -242,7 +242,7 @@ def same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
-    """Return the row of one target."""
+    """Lower a model to the target of a job, run the artifact, and return the row of results."""
     clock: list[float] = []
 
     def work() -> Lowered:
@@ -465,7 +465,7 @@ def raise_if_full(error: BaseException) -> None:
 
 
 def first_line(said: str) -> str:
-    """Return the first non-empty line, truncated."""
+    """Return the first non-empty line of a text, cut to 300 characters."""
     lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
     return next((line for line in lines if line), "")[:300]
 

@@ -43,7 +43,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
 
 
 def markdown(rows: Sequence[Row]) -> list[str]:
-    """Return all tables as Markdown."""
+    """Return all tables of the report as lines of Markdown."""
     whole = [*rows, *either(rows)]
     parts = [passed(whole), kinds(whole), wholes(rows), distributions(rows), failures(rows)]
     for target in targets_of(rows):
@@ -62,7 +62,7 @@ def targets_of(rows: Sequence[Row]) -> list[str]:
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> list[str]:
-    """Return a Markdown table."""
+    """Return the lines of a Markdown table with a header and rows."""
     told = [[str(cell).replace("|", "/").replace("\n", " ") for cell in line] for line in lines]
     return [
         f"| {' | '.join(heads)} |",

@@ -161,7 +161,7 @@ def made_of(cls: type[ModulePass], spec: ArgSpec) -> ModulePass:
         near = "".join(nearest(n, known) for n in spec.parameters if n not in known)
         raise StepwellError(
             f"{spec.name}: {str(error).splitlines()[0]}",
-            help=near + (f"its options are {', '.join(known)}" if known else "it has none"),
+            help=near + (f"its options are {', '.join(known)}" if known else "it has no options"),
         ) from None
 
 

@@ -116,7 +116,7 @@ def accuracy(
         if any(f".{BALANCED}" in key for key in program.weights):
             raise StepwellError(
                 "channels of the quantized program were balanced, so its quantization points "
-                "cannot be freed: the float model's weights do not fit",
+                "cannot be evaluated with the weights of the float model",
                 help="measure the whole program by `run`, or pass the program before balancing",
             )
     else:

@@ -92,7 +92,7 @@ class Certificate:
 
     @property
     def proved(self) -> int:
-        """The number of proved applications."""
+        """The number of rewrite applications that are proved."""
         return sum(self.counts[by] for by in PROVED)
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
         ValueError: a field is missing or unknown.
     """
     if not isinstance(row, dict) or set(cast("dict[str, Any]", row)) != set(wanted):
-        raise ValueError(f"an object with the fields {', '.join(wanted)} is missing")
+        raise ValueError(f"a JSON object must have the fields {', '.join(wanted)}, and no others")
     for name, kind in wanted.items():
         if not isinstance(row[name], kind) or isinstance(row[name], bool):
             raise ValueError(
@@ -164,7 +164,7 @@ def _entry_of(row: Any) -> Entry:
 
 def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("an object has a key twice")
+        raise ValueError("a JSON object has a key twice")
     return found
 
 
@@ -375,7 +375,7 @@ def _type_of(row: Any) -> AnyTensor:
     dtype = getattr(torch, row["dtype"], None)
     is_shape = all(type(size) is int and 0 <= size < 1 << 40 for size in row["shape"])
     if not isinstance(dtype, torch.dtype) or not is_shape:
-        raise ValueError("a weight has no type")
+        raise ValueError("the shape or dtype of a weight is invalid")
     return tensor(row["shape"], element_type(dtype))
 
 

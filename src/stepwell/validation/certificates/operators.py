@@ -40,7 +40,7 @@ EXACT_STEPS.update(kernel_steps.FOLLOWED)
 
 
 def handles(*names: str) -> Callable[[Operator], Operator]:
-    """Register the transfer function of operators."""
+    """Return a decorator that registers a transfer function of some PyTorch operators."""
 
     def register(function: Operator) -> Operator:
         for name in names:

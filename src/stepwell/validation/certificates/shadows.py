@@ -79,7 +79,7 @@ class Shadow(torch.Tensor):
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Apply an operator to shadows."""
+        """Apply a PyTorch operator to shadows, by the transfer function of their arithmetic."""
         reading = next(a.reading for a in flat([*args, *(kwargs or {}).values()]) if is_shadow(a))
         return reading.run(func, tuple(args), dict(kwargs or {}))
 
@@ -239,7 +239,7 @@ class Reading:
         return self.opaque(call) if made is NotImplemented else made
 
     def pointwise(self, call: Call) -> Shadow:
-        """Apply an uninterpreted elementwise function."""
+        """Apply an uninterpreted function to each element of shadows."""
         tensors: list[Tensor] = []
         said: list[str] = []
         for each in [*call.args, *call.kwargs.values()]:

@@ -289,7 +289,7 @@ def _shrunk(
 
 
 def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> list[Any]:
-    """Evaluate some values of a program."""
+    """Interpret a program on inputs, and return the results of some of its values."""
     needed = producers(values)
     block = program.method().body.block
     environment: dict[SSAValue, Any] = dict(zip(block.args, inputs, strict=True))

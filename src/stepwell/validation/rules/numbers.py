@@ -120,7 +120,7 @@ class Tokens:
 
 
 class Symbolic:
-    """The base class of symbolic floats and ints."""
+    """The base class of symbolic numbers, on which functions of rules run."""
 
     node: Number
     tokens: Tokens
@@ -209,7 +209,7 @@ class SymbolicFloat(Symbolic, float):
 
 
 class SymbolicInt(Symbolic, int):
-    """An unknown integer below 2³¹."""
+    """An integer below 2³¹ that is a variable of the solver."""
 
     def is_integer(self) -> bool:
         """Return True, because a symbolic integer is an integer."""
@@ -234,7 +234,7 @@ class Truth:
 
 
 def node_of(value: Any) -> Number:
-    """Return a number as an expression."""
+    """Return the expression of a symbolic number, or of a Python number as a constant."""
     if isinstance(value, Symbolic):
         return value.node
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -327,7 +327,7 @@ class _Float(float, metaclass=_FloatType):
 
 
 class _Instead:
-    """A module with some functions replaced."""
+    """An object that stands in for a module, with some of its functions replaced."""
 
     def __init__(self, module: Any, **functions: Any) -> None:
         self.__dict__.update(functions)
