@@ -36,7 +36,7 @@ def print_operands(op: Operation, printer: Printer) -> None:
 
 
 def print_body(op: Operation, body: Region, printer: Printer) -> None:
-    """Print `{ … } : (types) -> types`."""
+    """Print the body, attributes and type of a delegate: `{ … } : (types) -> types`."""
     printer.print_region(body)
     printer.print_op_attributes(op.attributes)
     printer.print_string(" : ")

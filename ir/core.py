@@ -85,8 +85,8 @@ class WeightOp(IRDLOperation):
 
     @property
     def is_as_made(self) -> bool:
-        """Whether the op has the form that `__init__` creates, with a known kind, so that it is
-        valid.
+        """Whether the op has exactly the parts that `__init__` creates, and a known kind, so that
+        it is valid.
         """
         properties = self.properties
         return (

@@ -27,8 +27,8 @@ def size(type_: Attribute) -> int:
 
 
 def operations(op: Operation) -> int:
-    """Return the multiply-adds of a matrix product, convolution or attention; else written
-    elements.
+    """Return the multiply-adds of a matrix product, convolution or attention; for other ops,
+    the number of written elements.
     """
     if isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp):
         return 0

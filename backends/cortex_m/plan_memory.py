@@ -270,7 +270,7 @@ def root_of(value: SSAValue) -> SSAValue | None:
 
 
 def bytes_of(value: SSAValue) -> int:
-    """Return bytes of a static tensor."""
+    """Return the number of bytes of a static tensor."""
     return prod(cast("tuple[int, ...]", dims(value.type))) * stored_dtype(value.type).itemsize
 
 
@@ -291,7 +291,7 @@ def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:
 
 
 def _arena_of(program: Program, name: str, path: Sequence[Edge], target: Target) -> int:
-    """Return bytes of a method's arena as emitted after a path was applied."""
+    """Return the bytes of a method's arena as emitted after a path was applied."""
     copy = program.clone()
     _write(copy.methods[name], path, target)
     return _emitted(copy, name)

@@ -25,7 +25,7 @@ class EthosuReader:
     """Reads a delegate's payload as an `ethosu.binary`."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """Return the number of inputs that Vela's own block states."""
+        """Return the number of inputs that the payload's block of inputs states."""
         return len(read_stream(bytes(delegate.payload)).inputs)
 
     def read(

@@ -101,7 +101,7 @@ class External:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A mutable tensor with an initial value.
+    """The storage of a mutable tensor with an initial value.
 
     `initial` indexes the container's `mutable_data`. Methods share state by using the same
     memory id and offset: the runtime gives every method of a program the same arenas.
@@ -129,7 +129,7 @@ class TensorValue:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor at its upper-bound sizes."""
+        """Return the number of bytes of the tensor at its upper-bound sizes."""
         return math.prod(self.sizes) * self.scalar_type.itemsize
 
 
@@ -185,7 +185,7 @@ Value = (
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """Runs a kernel of the runtime's registry, `aten::add.out`, on values."""
+    """An instruction that runs a kernel of the runtime's registry, `aten::add.out`, on values."""
 
     kernel: str
     args: tuple[int, ...]
@@ -193,7 +193,7 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class DelegateCall:
-    """Runs the method's `delegate`-th delegate on its inputs, then its outputs."""
+    """An instruction that runs the `delegate`-th delegate; `args` are inputs, then outputs."""
 
     delegate: int
     args: tuple[int, ...]
@@ -201,7 +201,7 @@ class DelegateCall:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Assigns one value's contents, not its storage, to another value."""
+    """An instruction that assigns one value's contents, not its storage, to another value."""
 
     source: int
     target: int
@@ -209,7 +209,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class JumpFalse:
-    """Continues at instruction `target` if the bool value is false."""
+    """An instruction that continues at instruction `target` if the bool value is false."""
 
     condition: int
     target: int
@@ -217,7 +217,7 @@ class JumpFalse:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Releases a dynamically allocated tensor."""
+    """An instruction that releases a dynamically allocated tensor."""
 
     value: int
 

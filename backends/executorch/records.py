@@ -1,4 +1,4 @@
-"""Values and instructions of a plan as records of ExecuTorch's program schema, and back.
+"""Convert values and instructions of a method to records of ExecuTorch's program schema, and back.
 
 Records from a file are not trusted: a missing name or index raises `ParseFailure`.
 """
@@ -66,8 +66,8 @@ def text(found: str | None, what: str) -> str:
 
 
 def instruction_record(instruction: Instruction, kernels: dict[str, int]) -> tuple[str, Record]:
-    """Return the record of an instruction; `kernels` collects the names of kernels with their
-    indices.
+    """Convert an instruction to its schema record; `kernels` collects the names of kernels with
+    their indices.
     """
     if isinstance(instruction, KernelCall):
         index = kernels.setdefault(instruction.kernel, len(kernels))
@@ -78,7 +78,7 @@ def instruction_record(instruction: Instruction, kernels: dict[str, int]) -> tup
 
 
 def instruction_of(union: tuple[str, Record] | None, kernels: Sequence[str]) -> Instruction:
-    """Return the instruction of a record."""
+    """Convert a schema record to an instruction."""
     if union is None:
         raise ParseFailure(f"{WHAT}: an instruction is empty")
     name, record = union
@@ -90,7 +90,7 @@ def instruction_of(union: tuple[str, Record] | None, kernels: Sequence[str]) -> 
 
 
 def value_record(value: Value) -> tuple[str, Record]:
-    """Return the record of a value."""
+    """Convert a value of a method to its schema record."""
     match value:
         case None:
             return "Null", {}
@@ -104,7 +104,7 @@ def value_record(value: Value) -> tuple[str, Record]:
 
 
 def value_of(union: tuple[str, Record] | None) -> Value:
-    """Return the value of a record."""
+    """Convert a schema record to a value of a method."""
     if union is None or union[0] == "Null":
         return None
     name, record = union

@@ -40,7 +40,7 @@ def write_pte(
     embed_unpacked_constants: bool = False,
     progress: Progress | None = None,
 ) -> None:
-    """Write the result of `to_pte` to a new file; weights are computed at their place in it.
+    """Write the result of `to_pte` to a new file, into which weights are computed directly.
 
     Args:
         program, embed_unpacked_constants: as for `to_pte`.

@@ -125,8 +125,8 @@ def python_value(attr: Attribute, dynamic: Iterator[SSAValue]) -> Any:
 
 
 def in_place(attr: Attribute) -> Callable[[Any], Any] | None:
-    """Return the function that reads an attribute without dynamic values; None for other
-    attributes.
+    """Return the function that converts an attribute of this class to a Python value; None if
+    the attribute may contain `#aten.dyn`.
     """
     return _READERS.get(type(attr))
 

@@ -49,11 +49,11 @@ _NAN = FloatAttr(math.nan, f64)
 
 
 class _NoPrettyForm(Exception):
-    """The op does not follow its schema; only the generic form can express it."""
+    """Raised for an op that does not follow its schema: only the generic form can express it."""
 
 
 class _NotCanonical(Exception):
-    """A property is not the attribute to which its argument's value converts."""
+    """Raised for a property that is not the attribute to which its argument's value converts."""
 
 
 def spell(op: CallOp, printer: TextPrinter) -> str | None:

@@ -94,7 +94,7 @@ def convolution_scratch(
     output_offset: int,
     activation: tuple[int, int],
 ) -> int:
-    """Return bytes that `arm_convolve_wrapper_s8` needs."""
+    """Return the bytes of scratch memory that `arm_convolve_wrapper_s8` needs."""
     return _bytes(
         "convolve_wrapper_buffer_size",
         isa,
@@ -125,7 +125,7 @@ def depthwise_scratch(
     output_offset: int,
     activation: tuple[int, int],
 ) -> int:
-    """Return bytes that `arm_depthwise_conv_wrapper_s8` needs."""
+    """Return the bytes of scratch memory that `arm_depthwise_conv_wrapper_s8` needs."""
     one, height, width, channels = filter_1hwo
     return _bytes(
         "depthwise_conv_wrapper_buffer_size",
@@ -157,7 +157,7 @@ def transpose_convolution_scratch(
     output_offset: int,
     activation: tuple[int, int],
 ) -> tuple[int, int]:
-    """Return bytes of (row buffer, reversed-convolution buffer) of
+    """Return the bytes of (row buffer, reversed-convolution buffer) of
     `arm_transpose_conv_wrapper_s8`.
     """
     common: dict[str, Any] = {
@@ -177,14 +177,14 @@ def transpose_convolution_scratch(
 
 
 def fully_connected_scratch(isa: Isa, *, inner: int, outputs: int) -> int:
-    """Return bytes of the kernel sums of a fully connected layer or batch matmul of N =
+    """Return the bytes of the kernel sums of a fully connected layer or batch matmul of N =
     `outputs`.
     """
     return _bytes("fully_connected_buffer_size", isa, filter_nhwc=[inner, 1, 1, outputs])
 
 
 def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
-    """Return bytes that `arm_avgpool_s8` needs."""
+    """Return the bytes of scratch memory that `arm_avgpool_s8` needs."""
     return _bytes(
         "avgpool_buffer_size",
         isa,

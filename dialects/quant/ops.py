@@ -33,7 +33,7 @@ from stepwell.ir.types import AnyTensor, dims, element, with_element
 
 
 class _Cast(HasAxes, IRDLOperation):
-    """A cast of one tensor to one of the same shape."""
+    """The base class of casts, whose operand and result are tensors of the same shape."""
 
     input = operand_def(TensorType)
     result = result_def(TensorType)

@@ -73,7 +73,7 @@ def store_parameters(quantization: Quantization) -> dict[str, object]:
 
 @recipe("cmsis.permute")
 def permute(weight: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:
-    """Permute the dimensions of a weight, dense."""
+    """Permute the dimensions of a weight; the result is dense."""
     return weight.permute(tuple(permutation)).contiguous()
 
 
@@ -107,7 +107,7 @@ def spread(
 
 @recipe("cmsis.expand")
 def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Broadcast a weight to a shape, dense."""
+    """Broadcast a weight to a shape; the result is dense."""
     return weight.expand(tuple(shape)).contiguous()
 
 

@@ -129,7 +129,7 @@ class TosaOp(HasAxes, IRDLOperation):
     def make(
         cls, operands: Sequence[SSAValue], results: Sequence[Attribute], **entries: Attribute
     ) -> Operation:
-        """Build an op from flat operands and result types; entries are properties by name."""
+        """Build an op from operands, result types, and `entries`, its properties by name."""
         known = {field.name for field in cls.FIELDS} | {"values"}
         properties = {name: value for name, value in entries.items() if name in known}
         attributes = {name: value for name, value in entries.items() if name not in known}

@@ -87,5 +87,5 @@ def shape_value(value: SSAValue) -> tuple[int, ...] | None:
 
 
 def is_constant(op: Operation | Attribute) -> bool:
-    """Whether an op only names a constant; counts of operators exclude these."""
+    """Whether an op is a constant, which is not counted as an operator."""
     return isinstance(op, ConstOp | ConstShapeOp | WeightOp)

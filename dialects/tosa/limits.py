@@ -54,7 +54,7 @@ _BYTES: dict[Attribute, int] = {f32: 4, f16: 2, bf16: 2}
 
 
 def limits(op: Operation, level: LevelLimits = EIGHT_K) -> str | None:
-    """Return why an operator exceeds a level, or None."""
+    """Return why an operator exceeds the limits of a TOSA level, or None."""
     return next(_excesses(op, level), None)
 
 

@@ -100,7 +100,7 @@ _ROUNDINGS = {"DOUBLE_ROUND": "doubleround", "INEXACT_ROUND": "inexactround"}
 
 @dataclass(frozen=True)
 class TosaTarget:
-    """A version, profiles, extensions and a level."""
+    """A TOSA target: a version, profiles, extensions and a level."""
 
     version: str
     profiles: frozenset[str]

@@ -44,7 +44,7 @@ def padding_to_block(size: int) -> int:
 
 
 def scaled(x: Tensor, payload: str) -> Scaled:
-    """Cast a tensor along its last axis, padded with zeros to whole blocks."""
+    """Cast a tensor to MX codes and scales along its last axis, padded with zeros to blocks."""
     kind = payload_named(payload)
     return *cast_to_block_scaled(F.pad(x, (0, padding_to_block(x.shape[-1]))), kind), kind
 

@@ -236,7 +236,7 @@ NODES: dict[str, type[XnnpackOp]] = {}
 
 
 def node(cls: type[_N]) -> type[_N]:
-    """Finish an op class, and register it under its node's name."""
+    """Decorate an op class: finish its definition, and register it under its node's name."""
     defined = irdl_op_definition(cls)
     if "NODE" not in cls.__dict__:
         defined.NODE = f"XNN{cls.__name__}"
@@ -245,7 +245,7 @@ def node(cls: type[_N]) -> type[_N]:
 
 
 def constant_of(value: SSAValue) -> WeightOp | None:
-    """Return the weight of a value, through the cast that gives stored integers their type."""
+    """Return the weight op that defines a value, also through a storage cast; else None."""
     owner = value.owner
     if type(owner) is StorageCast:
         owner = owner.input.owner

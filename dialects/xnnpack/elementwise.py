@@ -33,7 +33,7 @@ ALL = FLOATS + STATIC_INT8
 
 
 class _Elementwise(XnnpackOp):
-    """A node on tensors of one datatype, whose axes are those of its result."""
+    """The base class of nodes on tensors of one datatype, whose axes are the result's."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL

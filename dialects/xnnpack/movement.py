@@ -17,7 +17,7 @@ from stepwell.ir.types import dims
 
 
 class _Movement(XnnpackOp):
-    """A data movement node; quantized elements keep their parameters."""
+    """The base class of data movement nodes; quantized elements keep their parameters."""
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)

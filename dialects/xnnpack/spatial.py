@@ -92,7 +92,7 @@ class _Window(XnnpackOp):
 
 
 class _Convolution(_Window):
-    """A convolution: a sliding window with weights."""
+    """The base class of convolutions: sliding windows with weights."""
 
     FAMILY: ClassVar[Family | None] = "product"
     PACKED: ClassVar[frozenset[int]] = frozenset({1, 2})
@@ -258,7 +258,7 @@ class Deconvolution2d(_Convolution):
 
 
 class _Pooling(_Window):
-    """A pooling: a sliding window without weights."""
+    """The base class of pooling nodes: sliding windows without weights."""
 
     DATATYPES: ClassVar[tuple[str, ...]]
     kernel = prop_def(DenseArrayBase)

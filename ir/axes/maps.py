@@ -205,8 +205,8 @@ class AxisMap:
         return (self.shape, group.targets), (shape, group.sources)
 
     def _unflattened(self, group: Flat, box: Box, shape: Shape) -> list[Range]:
-        """Return the index ranges along the operand axes of a flattened group that contain the
-        elements of a box of the result.
+        """Return index ranges along merged or split operand axes that contain the elements which
+        a part of the result reads.
         """
         whole: list[Range] = [(0, shape[axis]) for axis in group.sources]
         if all(box[axis] == (0, self.shape[axis]) for axis in group.targets):
@@ -315,9 +315,9 @@ def lies_the_same(shape: Sequence[object], order: Sequence[int]) -> bool:
 def _carried(
     pairs: list[tuple[tuple[int, ...], tuple[int, ...]]], order: Order, shape: Shape, rank: int
 ) -> Order | None:
-    """Translate an order of one tensor's axes to another's, by groups of axes that correspond.
+    """Translate a permutation of one tensor's axes to another's, by groups of axes that correspond.
 
-    The axes of a group must be adjacent and in order in the base, apart from axes of size 1.
+    The permutation must keep the axes of a group adjacent and in order, apart from axes of size 1.
     """
     if len(order) != len(shape):
         return None

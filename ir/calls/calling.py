@@ -207,8 +207,9 @@ def _outside(declared: Ends | None, leaf: Any, where: str) -> Problem | None:
 def flatten_inputs(
     func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Flatten a call's arguments in the order of the signature, specialized ones included,
-    unchecked.
+    """Flatten a call's arguments in the order of the signature, without checking them.
+
+    Inputs that the export specialized to a constant are included.
 
     Raises:
         InputMismatch: the arguments do not nest as the model takes them.

@@ -38,7 +38,7 @@ def plain_nesting(spec: Any) -> Any:
 def flat_arguments(
     signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any], method: str
 ) -> list[Any]:
-    """Return the leaves of a call in the order of the signature, specialized ones included.
+    """Return a call's arguments in the order of the signature, including specialized inputs.
 
     Raises:
         InputMismatch: the arguments do not nest as the model requires.

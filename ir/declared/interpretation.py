@@ -54,7 +54,7 @@ _HOMES: dict[str, str] = {}
 
 
 def meaning_stands_in(dialect: str, module: str) -> None:
-    """Register the module that has the rules of a dialect's ops, imported when such an op runs."""
+    """Register the module with a dialect's interpreter rules, imported when such an op runs."""
     _HOMES[dialect] = module
 
 

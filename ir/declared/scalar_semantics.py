@@ -243,7 +243,7 @@ def _is_tensor(value: SSAValue) -> bool:
 
 
 class NotSaid(Exception):
-    """Raised by a meaning that does not cover the op's arguments."""
+    """Raised by a function that defines an op's semantics, if it does not cover the arguments."""
 
 
 def _call(function: Expression, op: Operation) -> Term | None:
@@ -259,7 +259,7 @@ def _call(function: Expression, op: Operation) -> Term | None:
 
 @cache
 def parameters_of(function: Expression) -> tuple[int, tuple[str, ...]]:
-    """Return the number of positional parameters, and the names of the others."""
+    """Return the number of a function's positional parameters, and the names of the others."""
     kinds = inspect.signature(function).parameters.values()
     positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in kinds)
     return positional, tuple(p.name for p in kinds if p.kind is p.KEYWORD_ONLY)
@@ -329,8 +329,8 @@ def range_of(op: Operation) -> tuple[int, int] | None:
 
 
 def count_of(op: Operation) -> int | None:
-    """Return how many operand elements are reduced to an element of the first result; None:
-    symbolic.
+    """Return how many operand elements are reduced to an element of the first result; None if
+    the number is symbolic.
     """
     if op.name in _COUNTS:
         return _COUNTS[op.name](op)

@@ -8,7 +8,7 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 def needs_fork(what: str) -> None:
-    """Raise an error if the system has no `fork`, by which programs are lowered from one process.
+    """Raise an error if the system has no `fork`, which `what` uses to start processes.
 
     Raises:
         StepwellError: the system has no `fork` (Windows).

@@ -193,7 +193,7 @@ class NamedPass(Pass):
         return self.held.apply(program, history)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """Return the conversions of the pass."""
+        """Return how callers must convert inputs and outputs after the pass (`Pass.crossing`)."""
         return self.held.crossing(func)
 
 

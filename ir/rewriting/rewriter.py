@@ -36,7 +36,7 @@ class Scope:
     _last: WeightOp | None = None
 
     def find(self, key: str) -> WeightOp | None:
-        """Return the op of a key, if the block contains it."""
+        """Return the `stepwell.weight` op of a key, if the block contains it."""
         if self._ops is None:
             self._ops = {}
             for op in self.block.ops:
@@ -96,7 +96,7 @@ class Rewriter:
 
     @property
     def weights(self) -> WeightStore:
-        """The program's store; derive weights from it or add constants to it."""
+        """Return the program's weight store; derive weights from it or add constants to it."""
         return self.program.weights
 
     def count(self, name: str, amount: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Write C calls of the library's kernels, and copies."""
+"""Write C calls of the kernels of the `cortex_m` library, and copies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

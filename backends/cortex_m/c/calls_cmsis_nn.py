@@ -324,7 +324,7 @@ numbers a row.
 
 
 def has_own_kernel(operator: str, isa: Isa) -> bool:
-    """Whether a mixed program calls stepwell's own kernel for an operator of the library."""
+    """Whether a program with CMSIS-NN's and stepwell's kernels uses stepwell's for an operator."""
     return operator.removesuffix("_nhwc") in _FEWER[isa]
 
 

@@ -126,7 +126,7 @@ def _call(w: MethodWriter, call: KernelCall, handlers: Mapping[str, Handler]) ->
 
 
 def _item(w: MethodWriter, index: int) -> str:
-    """Write the read of a one-element tensor's number."""
+    """Return the C expression that reads the number in a one-element tensor."""
     w.shared.use("elements")
     kind = w.c_element(index)
     return f"(*{w.pointer(index, kind)})"

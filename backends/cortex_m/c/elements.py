@@ -1,8 +1,9 @@
-"""Code generation: operators as loops in C, from their meaning (elementwise ops and reductions).
+"""Code generation: elementwise ops and reductions as loops in C, from their scalar semantics.
 
-An operator's meaning defines an element of its result as a term over elements of operands; its axis
-map states which elements these are. The result's axes on which a reduction depends are the outer
-loops, the reductions are variables there, and the loops over the other axes compute the elements.
+An operator's scalar semantics define an element of its result as a term over elements of operands;
+its axis map states which elements these are. The result's axes on which a reduction depends are the
+outer loops, the reductions are variables there, and the loops over the other axes compute the
+elements.
 
     for (i0) { f0 = greatest; f1 = total of exp(x - f0); for (i1) y[…] = …/f1; }
 """
@@ -123,7 +124,7 @@ def collapsed(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def index_text(name: str, offset: int, loops: Sequence[tuple[str, Loop]]) -> str:
-    """Return the index expression of a tensor within loops."""
+    """Return the C expression of a tensor's index within loops."""
     terms = [
         variable if loop.steps[name] == 1 else f"{loop.steps[name]} * {variable}"
         for variable, loop in loops
@@ -211,7 +212,7 @@ class _Nest:
         return Body(leaf, self.kind, prefix)
 
     def _moved(self, place: ElementPosition, loop: Loop, within: bool) -> Loop:
-        """Return a loop over a result's axis that also moves an operand along a mixed axis."""
+        """Return a loop over a result axis that also advances on the operand axis it replaces."""
         mixed = 0 if within else loop.steps.get(f"{place.name}'", 0)
         return Loop(loop.size, {place.name: loop.steps.get(place.name, 0) + mixed})
 

@@ -1,4 +1,4 @@
-"""Code generation for operators whose meaning is not declared: windows, orders, some reductions.
+"""Code generation for operators without scalar semantics: windows, sorting, some reductions.
 
 Lines are C with `{name}` for numbers known at compile time. Tensors are `x0`, `x1` … and `y0`, `y1`
 …, accessed by the strides of their axes, so that any dim order works.
@@ -65,7 +65,7 @@ def _steps(w: MethodWriter, index: int) -> tuple[int, ...]:
 
 
 def index_at(w: MethodWriter, index: int, variables: Sequence[str]) -> str:
-    """Return the index expression for an index along each axis."""
+    """Return the C index expression of a tensor's element, from an index along each axis."""
     steps = zip(variables, _steps(w, index), strict=True)
     terms = [name if step == 1 else f"({name}) * {step}" for name, step in steps if name != "0"]
     return " + ".join(terms) or "0"
@@ -370,7 +370,7 @@ def _cumsum(w: MethodWriter, found: KernelOperator) -> None:
 
 @writes("glu.default")
 def _gated(w: MethodWriter, found: KernelOperator) -> None:
-    """Write one half of an axis times the sigmoid of the other half."""
+    """Write a gated linear unit: one half of an axis times the sigmoid of the other half."""
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(result).sizes
     axis = op.arg("dim") % len(sizes)

@@ -115,7 +115,7 @@ class _Box:
 
 
 def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
-    """Return the boxes of one operand's elements, or a single table if there are no boxes."""
+    """Yield the copies of one operand's elements: loops over boxes, or else a single table."""
     apart = strides(mine.shape, range(mine.ndim))
     if (steps := _steps(places.ravel())) is not None and mine.all():
         inner = [prod(n for n, _ in steps[at + 1 :]) for at in range(len(steps))]

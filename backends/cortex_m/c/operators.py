@@ -36,7 +36,7 @@ class KernelOperator:
 
 
 class _CallValues(Places):
-    """The values of a call: tensors and dynamic numbers are arguments of the block."""
+    """Maps values of a kernel call to SSA values; those without a constant are block arguments."""
 
     def __init__(self, container: Container, method: Method, changes: frozenset[int]) -> None:
         super().__init__(container, method, WeightStore(), {}, Block())

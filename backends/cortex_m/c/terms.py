@@ -73,7 +73,7 @@ def end_of(kind: Kind, sign: str = "-") -> str:
 
 
 def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
-    """Nest statements in loops, stated by variables and sizes, the outermost first."""
+    """Nest statements in C loops, one for each variable and its size, the outermost first."""
     lines = list(body)
     for name, size in reversed([*sizes.items()]):
         head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"

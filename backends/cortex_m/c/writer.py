@@ -182,7 +182,7 @@ class MethodWriter:
         return value
 
     def c_element(self, index: int) -> str:
-        """Return the C type of a tensor's elements, in any memory.
+        """Return the C type for access to a tensor's elements, which may alias other types.
 
         Raises:
             UnsupportedError: C has no such type.

@@ -94,7 +94,7 @@ def _rank(op: SchemaOp, operand: int = 0) -> int:
 
 
 def _counts_in_its_type(op: SchemaOp) -> bool:
-    """Whether an `arange` counts in the type of its elements, as its size is computed."""
+    """Whether PyTorch computes the size of an `arange` in its element type, as the kernel does."""
     given = [op.arg(a.name) for a in op.SCHEMA.arguments if a.type.base == "Scalar"]
     is_whole = not is_float(element(op.results[0].type))
     return not any(
@@ -259,7 +259,7 @@ def _situations_of_number(number: Any) -> Iterator[str]:
 
 
 def is_counted(op: SchemaOp) -> bool:
-    """Whether a sum of integers is small for all values, such as the sum of a mask."""
+    """Whether an op sums integers that are small for all inputs, such as a mask."""
     if op.name != "aten.sum.dim_IntList" or not is_static(op.operands[0].type):
         return False
     cast_ = op.operands[0].owner

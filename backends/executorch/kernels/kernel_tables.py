@@ -97,7 +97,7 @@ def kernel_libraries() -> list[str]:
 
 
 def library_of(kernel: str) -> str | None:
-    """Return the module that registers a kernel with this machine's runtime; None: the runtime has
-    it.
+    """Return the module that registers a kernel with this machine's runtime; None if the runtime
+    itself has the kernel.
     """
     return _LIBRARIES.get(kernel)

@@ -123,7 +123,7 @@ def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Pro
 
 
 def _unsupported_outputs(func: FuncOp) -> Iterator[Problem]:
-    """Yield the plain values that a method cannot return."""
+    """Yield the constant outputs (integers, strings) that a method cannot return."""
     for port in get_signature(func).outputs:
         match port.constant:
             case (int(value),) if not -(2**63) <= value < 2**63:

@@ -1,6 +1,6 @@
 """The contents of a method's arenas while its instructions are read in order.
 
-A plan refers to bytes, a program to values: two tensors at one offset are the same value if
+A `.pte` refers to bytes, a program to values: two tensors at one offset are the same value if
 nothing was written in between, and different values otherwise.
 """
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Held(Generic[T]):
-    """A range of bytes, `start` to `end`, with a part of `content` that begins at its byte
-    `origin`.
+    """Arena bytes `start` to `end`, which hold a part of value `content`; the value was written
+    from byte `origin` on.
     """
 
     start: int
@@ -87,6 +87,6 @@ class Arena(Generic[T]):
         self._held[held.start] = held
 
     def contents(self) -> list[Held[T]]:
-        """All complete contents, in order of position."""
+        """Return all values that no later write overwrote in part, in order of position."""
         held = (self._held[start] for start in self._starts)
         return [each for each in held if each.is_whole]

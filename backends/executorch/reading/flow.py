@@ -1,4 +1,4 @@
-"""Control-flow recovery: the reads and writes of a plan's instructions, and jumps as a tree.
+"""Control-flow recovery: the reads and writes of a method's instructions, and jumps as a tree.
 
 A plan jumps; a program has regions. Three forms are supported, which ExecuTorch's own
 emitter and ours write:

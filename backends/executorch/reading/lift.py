@@ -1,6 +1,6 @@
 """Lift a container to a program: kernel calls become ATen ops, delegates are opened.
 
-A plan writes to memory; a program has values. Instructions are read in order while an `Arena`
+A `.pte` writes to memory; a program has values. Instructions are read in order while an `Arena`
 tracks which value each byte range holds. Views that became shared bytes, and state that is
 written in place, turn into SSA values again. Delegates are opened by the reader of their backend;
 a delegate without a reader stays opaque.
@@ -74,7 +74,7 @@ class ReadContext:
 
 
 class DelegateReader(Protocol):
-    """Opens the payloads of one backend."""
+    """The interface of a reader that converts one backend's payloads to ops."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
         """Return the number of the call's values that are inputs; the others are outputs."""
@@ -170,7 +170,7 @@ def read_pte(
 
 
 def at_largest(container: Container) -> Container:
-    """Return a container with the same plan in which all tensors have their largest sizes.
+    """Return a container with the same instructions, in which all tensors have their largest sizes.
 
     A `.pte` states how large a tensor may be, but not which of its axes are dynamic or related.
     """
@@ -322,7 +322,7 @@ class _MethodLifter:
             ) from error
 
     def _written(self, call: KernelCall | DelegateCall) -> Sequence[int] | None:
-        """Return the positions that a call writes, if a reader of this lifter knows them."""
+        """Return the positions of the arguments that a call writes, if a reader states them."""
         if isinstance(call, KernelCall):
             if call.kernel in self.readers.kernels:
                 return self.readers.kernels[call.kernel][1]

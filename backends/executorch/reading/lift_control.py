@@ -1,4 +1,4 @@
-"""Control-flow recovery: branches and loops of a plan become regions.
+"""Control-flow recovery: branches and loops of a `.pte` become regions.
 
 A region has its own memory state. Values that it reads and did not write become arguments;
 values that it writes and that are read later become results. A loop carries values from one
@@ -47,7 +47,7 @@ class RegionPlaces(Places):
         self.stored = {} if counted else None
 
     def bind(self, index: int, type_: Attribute) -> None:
-        """Bind value `index` to a new argument."""
+        """Bind value `index` of the method to a new argument of the region's block."""
         self.write(index, self.block.insert_arg(type_, len(self.block.args)))
         self.written.clear()
 

@@ -76,7 +76,7 @@ def _ports(method: Method, names: Sequence[str | None]) -> _Ports:
 
 
 def _is_made(value: Value) -> bool:
-    """Whether a value exists only after it was written."""
+    """Whether a value is a tensor that instructions write: no constant, state or number."""
     return isinstance(value, TensorValue) and isinstance(value.storage, Planned | None)
 
 

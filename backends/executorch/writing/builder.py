@@ -152,7 +152,7 @@ class ContainerBuilder:
 
 
 class MethodBuilder:
-    """Values and instructions of one method, in execution order."""
+    """Collects the values and instructions of one method, in execution order."""
 
     def __init__(self, container: ContainerBuilder, name: str) -> None:
         self._container = container
@@ -324,12 +324,12 @@ class MethodBuilder:
         return len(self._instructions) - 1
 
     def jump_back(self, condition: int, target: int) -> None:
-        """Continue at instruction `target` if `condition` is false."""
+        """Add a jump to instruction `target`, taken if `condition` is false."""
         self._emit(JumpFalse(condition, target))
 
     @property
     def here(self) -> int:
-        """The number of the next instruction."""
+        """Return the number of the next instruction."""
         return len(self._instructions)
 
     def land(self, jump: int) -> None:

@@ -2,7 +2,7 @@
 
 Values that outlive a region are copied to separate tensors, never assigned by handle, so that the
 memory planner sees all reads and writes. Loop counters and carried values are set when the loop is
-entered, because a plan's values persist between calls.
+entered, because a method's values persist between calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence

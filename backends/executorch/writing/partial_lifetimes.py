@@ -113,7 +113,7 @@ _Placed = tuple[int, dict[int, int], Sequence[int], int]
 
 
 def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
-    """Return the best order after moving buffers that did not fit towards the front."""
+    """Return the best placement found by moving buffers that did not fit earlier in the order."""
     drawn = random.Random(0)
     count = len(best[2])
     order, blamed = list(best[2]), best[3]
@@ -137,7 +137,7 @@ def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
 
 
 class _Forbidden:
-    """For pairs of buffers, the displacements at which they would use one byte at one time."""
+    """The displacements of two buffers at which both would use a byte at the same time."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self._buffers = buffers

@@ -98,7 +98,7 @@ def _shared(segments: Segments, container: Container, constants: Record) -> dict
 
 
 class _Payloads:
-    """Delegates' payloads: equal ones are one segment, empty ones are inline."""
+    """Assigns delegates' payloads to segments: equal ones share one, empty ones are inline."""
 
     def __init__(self, segments: Segments) -> None:
         self.inline: list[Record] = []

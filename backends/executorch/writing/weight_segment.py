@@ -196,7 +196,7 @@ class Tail:
 
     @property
     def fixed(self) -> int | None:
-        """The position of a large tail's segments in the file; None if they are moved."""
+        """Return the position of a large tail's segments in the file; None if they are moved."""
         return self._begin if self._end - self._begin >= _LARGE and not self._is_full else None
 
     def place(self, size: int, what: str = "") -> memoryview:
@@ -233,7 +233,10 @@ class Tail:
         return text
 
     def keep(self, name: str, data: Data) -> memoryview:
-        """Keep the last allocated segment under a name; return it, or the one that exists."""
+        """Keep the last allocated segment under a name, unless the name has a segment already.
+
+        Returns the segment of that name.
+        """
         known = self._segments.get(name)
         if known is None:
             if data is not self._open:

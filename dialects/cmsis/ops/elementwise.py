@@ -46,7 +46,7 @@ def is_channel_broadcast(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
 
 
 class _Binary(CmsisOp):
-    """An operator on two tensors of the same shape."""
+    """The base class of operators on two tensors of the same shape."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     self_ = operand_def(TensorType)
@@ -62,7 +62,7 @@ class _Binary(CmsisOp):
 
 
 class _Arithmetic(_Binary):
-    """A binary operator that rescales its operands; each tensor has a separate zero point."""
+    """The base class of binary operators that rescale; each tensor has its own zero point."""
 
     self_zero_point = prop_def(IntegerAttr)
     other_zero_point = prop_def(IntegerAttr)

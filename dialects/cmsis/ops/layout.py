@@ -35,13 +35,13 @@ def window_links(
 
 
 def placed(links: Links, nhwc: bool) -> Links:
-    """Convert links between NHWC images to links between images of an operator's layout."""
+    """Convert axis links between NHWC images to those between images of an operator's layout."""
     return links if nhwc else tuple(own_link(links[axis], nhwc) for axis in NHWC_TO_NCHW)
 
 
 def own_link(link: Link, nhwc: bool) -> Link:
-    """Convert a link to an axis of an NHWC result to a link to that axis in an
-    operator's layout.
+    """Convert a link to an axis of an NHWC result to a link to the same axis of a result
+    in an operator's layout.
     """
     if nhwc or isinstance(link, Flat) or link.axis is None:
         return link

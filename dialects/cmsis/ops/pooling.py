@@ -100,7 +100,7 @@ class _AvgPool(_Pool):
 
 @operator
 class QuantizedAvgPool2d(_AvgPool):
-    """Average pooling of logical NCHW."""
+    """Average pooling of a tensor that is logically NCHW."""
 
     name = "cmsis.quantized_avg_pool2d"
 
@@ -136,7 +136,7 @@ class _MaxPool(_Pool):
 
 @operator
 class QuantizedMaxPool2d(_MaxPool):
-    """Maximum pooling of logical NCHW."""
+    """Maximum pooling of a tensor that is logically NCHW."""
 
     name = "cmsis.quantized_max_pool2d"
 

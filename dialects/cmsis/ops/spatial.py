@@ -292,7 +292,7 @@ class _Depthwise(Spatial):
 
 @operator
 class QuantizedDepthwiseConv2d(_Depthwise):
-    """Depthwise convolution of logical NCHW."""
+    """Depthwise convolution of a tensor that is logically NCHW."""
 
     name = "cmsis.quantized_depthwise_conv2d"
 
@@ -346,7 +346,7 @@ class _TransposeConv(Spatial):
 
 @operator
 class QuantizedTransposeConv2d(_TransposeConv):
-    """Transposed convolution of logical NCHW."""
+    """Transposed convolution of a tensor that is logically NCHW."""
 
     name = "cmsis.quantized_transpose_conv2d"
 

@@ -1,4 +1,4 @@
-"""Elementwise operators, comparisons, selection and casts."""
+"""Semantics of elementwise operators, comparisons, selection and casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants, branches, loops and Fourier transforms."""
+"""Semantics of constants, branches, loops and Fourier transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data movement operators: reshape, transpose, gather, pad, resize."""
+"""Semantics of data movement operators: reshape, transpose, gather, pad, resize."""
 
 from __future__ import annotations
 

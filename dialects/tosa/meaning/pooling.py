@@ -1,4 +1,4 @@
-"""Average and maximum pooling, with attributes or with shape values as parameters."""
+"""Semantics of average and maximum pooling, with attributes or with shape values as parameters."""
 
 from __future__ import annotations
 

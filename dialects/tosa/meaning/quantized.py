@@ -1,4 +1,4 @@
-"""RESCALE, the only operator that changes the scale of integers."""
+"""Semantics of RESCALE, the only operator that changes the scale of integers."""
 
 from __future__ import annotations
 

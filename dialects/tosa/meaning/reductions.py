@@ -1,4 +1,4 @@
-"""Reductions along one axis, which keep it with size 1, and ARGMAX, which removes it."""
+"""Semantics of reductions, which keep the axis with size 1, and of ARGMAX, which removes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape values, tuples of ints: constants, DIM, and arithmetic on sizes."""
+"""Semantics of operators on shape values, tuples of ints: constants, DIM, arithmetic on sizes."""
 
 from __future__ import annotations
 

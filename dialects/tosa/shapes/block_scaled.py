@@ -1,4 +1,4 @@
-"""Operators with data and scales as two tensors."""
+"""Shape rules of operators with data and scales as two tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators whose result has the operands' common shape, casts, and shape arithmetic."""
+"""Shape rules of operators with the operands' common shape, casts, and shape arithmetic."""
 
 from __future__ import annotations
 

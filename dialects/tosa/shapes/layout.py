@@ -1,4 +1,4 @@
-"""Operators that move elements, reductions, gathers, resizing and Fourier transforms."""
+"""Shape rules of data movement, reductions, gathers, resizing and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _row_gather(op: t.RowGatherOp) -> Sequence[Expected]:
 
 
 def repeated(wanted: Dim, row_count: SSAValue) -> Dim:
-    """Return the number of rows that indices name, `row_count` each."""
+    """Return the number of gathered rows, `row_count` for each index."""
     (size,) = ranked(row_count, 1, "the row count")
     need(isinstance(size, Size) or size == 1, f"there are {size} row counts, not one")
     count = constant_number(row_count)

@@ -1,4 +1,4 @@
-"""Convolutions, pooling and matrix products."""
+"""Shape rules of convolutions, pooling and matrix products."""
 
 from __future__ import annotations
 

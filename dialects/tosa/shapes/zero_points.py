@@ -1,4 +1,4 @@
-"""Zero points and other parameters of one element."""
+"""Checks of zero points and other parameters of one element."""
 
 from __future__ import annotations
 

@@ -169,5 +169,5 @@ def without_elements(cls: Any, shape: Any, dtype: Any) -> Any:
 
 
 def memory_of(storage: Any) -> int:
-    """Return the address of a storage's bookkeeping, which views of one storage share."""
+    """Return an address that identifies a storage; all views of the storage have the same one."""
     return int(storage._cdata)

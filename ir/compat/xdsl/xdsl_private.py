@@ -104,14 +104,14 @@ def _has_defaults(cls: type[Operation]) -> bool:
 
 
 def state_results(op: Operation, types: Sequence[Attribute]) -> None:
-    """Set the results of an op that has none, by their types."""
+    """Give results of these types to an op that has none yet."""
     op.results = SSAValues([OpResult(type_, op, index) for index, type_ in enumerate(types)])
 
 
 def put_before(op: Operation, anchor: Operation) -> None:
-    """Insert a detached op before another.
+    """Insert a detached op before another, the anchor.
 
-    xDSL also checks whether the anchor is inside the op, which takes longer than the rest.
+    xDSL's own check whether the anchor is inside the op is omitted: it takes longer than the rest.
     """
     block = anchor.parent
     assert block is not None, "the anchor is not in a block"

@@ -191,7 +191,10 @@ def _grid(op: SchemaOp) -> tuple[Any, ...]:
 
 
 def ranges_of(casts: Sequence[SchemaOp], pair: Quantized) -> list[Range]:
-    """Group quantize ops; ops around one op with an equal scale and zero point are merged."""
+    """Group quantize ops to ranges.
+
+    Quantized operands and results of one op with an equal scale and zero point share a range.
+    """
     number = {op: at for at, op in enumerate(casts)}
     leader = {op: op for op in casts}
 

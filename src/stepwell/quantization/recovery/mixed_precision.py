@@ -50,8 +50,8 @@ def payloads_of(site: Site) -> tuple[str, str]:
 
 
 def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
-    """Return the possible quantizations of a point, the current one first; empty without a
-    choice.
+    """Return the possible quantizations of a quantization point, the current one first; empty
+    without a choice.
     """
     if site.is_mx:
         first, second = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
@@ -72,7 +72,7 @@ def bits_read(pair: Quantized) -> float:
 
 
 def _numbers(pair: Quantized, site: Site) -> tuple[float, float]:
-    """Return the numbers of elements of a point's operands, for one sample.
+    """Return the numbers of elements of a quantization point's operands, for one sample.
 
     Dynamic sizes count as 1. For integer quantization only the weight counts, because other
     operands keep their bits.
@@ -155,8 +155,8 @@ def _flipped(floats: Playback, site: Site) -> Sequence[Any]:
 
 
 def replaced(weights: Weights, ways: Mapping[str, Way]) -> Weights:
-    """Return the weights in a program where the points with these names are quantized
-    differently.
+    """Return the weights in a program where the quantization points of these names are
+    quantized differently.
     """
     pair = replace(weights.pair, program=weights.pair.program.clone())
     named = {site.name: site for site in pair.sites}

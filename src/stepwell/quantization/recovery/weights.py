@@ -131,7 +131,7 @@ class Weights:
         return self.plain.get(weight_key(op.operands[at]) or "")
 
     def tensors(self) -> list[Tensor]:
-        """Return all chosen tensors."""
+        """Return all tensors that a recovery method chooses."""
         return [*self.plain.values(), *(numbers for numbers, _ in self.stepped.values())]
 
     def given(self) -> Given:
@@ -148,8 +148,8 @@ class Weights:
         )
 
     def moved(self, pair: Quantized) -> Weights:
-        """Return the same numbers for another program of the same points, on that program's
-        grids.
+        """Return the same numbers for another program with the same quantization points, on that
+        program's grids.
         """
         named = {site.name: site for site in pair.sites}
         stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}

@@ -116,8 +116,8 @@ class Attribution:
 
     @property
     def worst(self) -> list[Share]:
-        """Return the points, sorted by the loss that freeing each one alone recovers, largest
-        first.
+        """Return the quantization points, sorted by the loss that freeing each one alone
+        recovers, largest first.
         """
         return sorted(self.shares.values(), key=lambda one: -_number(one.freed.mean))
 
@@ -127,7 +127,7 @@ def _number(value: float) -> float:
 
 
 def estimates(quantized: Quantized, batches: Sequence[Batch], seed: int = 0) -> dict[Site, float]:
-    """Estimate the divergence that each point's rounding causes, from gradients in floats."""
+    """Estimate the divergence that rounding at each quantization point causes, by gradients."""
     found = dict.fromkeys(quantized.sites, 0.0)
     random = torch.Generator().manual_seed(seed)
     for inputs, _ in batches:

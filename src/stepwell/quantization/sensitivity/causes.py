@@ -79,7 +79,7 @@ class Operand:
 
 
 def operands(site: Site, play: Playback) -> list[Operand]:
-    """Yield a point's operands that are quantized, or that are constants of the float model."""
+    """Yield a quantization point's operands that are quantized or constants of the float model."""
     before, after = play.operands(site, free=True), play.operands(site, free=False)
     found: list[Operand] = []
     for at, (x, y) in enumerate(zip(before, after, strict=True)):
@@ -111,13 +111,13 @@ def _of_mx(site: Site, at: int, x: Tensor) -> Operand:
 
 
 def not_finite(one: Operand) -> str | None:
-    """Whether a scale or a weight is not a finite number."""
+    """Return the cause if a scale or a weight is not a finite number; else None."""
     wrong = int((~one.after.isfinite() & one.before.isfinite()).sum())
     return f"{wrong} of its {one.role} are no finite numbers" if wrong else None
 
 
 def lost_bias(one: Operand) -> str | None:
-    """Whether a bias differs from the float model's."""
+    """Return the cause if a bias differs from the float model's; else None."""
     if one.role != "bias":
         return None
     far, size = float((one.after - one.before).abs().max()), float(one.before.abs().max())
@@ -129,7 +129,7 @@ def lost_bias(one: Operand) -> str | None:
 
 
 def wrong_axis(one: Operand) -> str | None:
-    """Whether the scales of a weight are along another axis than its output channels."""
+    """Return the cause if a weight's scales are not along its output channels; else None."""
     said = getattr(one.op, "arg", None)
     if one.role != "weights" or one.op is None or said is None:
         return None
@@ -139,7 +139,7 @@ def wrong_axis(one: Operand) -> str | None:
 
 
 def foreign_weights(one: Operand) -> str | None:
-    """Whether channels are swapped, or belong to another model."""
+    """Return the cause if a weight's channels are swapped or not the float model's; else None."""
     if one.axis is None:
         return None
     ours, theirs = (one.channels(x, one.axis) for x in (one.after, one.before))
@@ -158,7 +158,7 @@ def foreign_weights(one: Operand) -> str | None:
 
 
 def outlier(one: Operand) -> str | None:
-    """Whether one channel is so large that few quantization levels are left for the others."""
+    """Return the cause if one channel leaves few quantization levels to the others; else None."""
     per_axis = one.op is not None and ("channel" in op_name(one.op) or "affine" in op_name(one.op))
     axes = [1] if one.role == "input" else [1] if per_axis else [0, 1]
     for axis in axes if one.role != "bias" and one.op is not None else []:
@@ -178,7 +178,7 @@ def outlier(one: Operand) -> str | None:
 
 
 def shifted(one: Operand) -> str | None:
-    """Whether a zero point is wrong."""
+    """Return the cause if a zero point is wrong; else None."""
     if one.role not in ("input", "result") or not one.has_one_scale or not one.step:
         return None
     inside = (one.after > one.after.min()) & (one.after < one.after.max())
@@ -191,7 +191,7 @@ def shifted(one: Operand) -> str | None:
 
 
 def wrong_gain(one: Operand) -> str | None:
-    """Whether the dequantize op has another scale than the quantize op."""
+    """Return the cause if the dequantize op has another scale than the quantize op; else None."""
     if one.role == "bias":
         return None
     rows = [one.channels(x, one.axis or 0) for x in (one.after, one.before)]
@@ -208,7 +208,7 @@ def wrong_gain(one: Operand) -> str | None:
 
 
 def clipped(one: Operand) -> str | None:
-    """Whether numbers exceed the range of their scale."""
+    """Return the cause if numbers exceed the range of their scale; else None."""
     if one.role == "bias" or not one.has_one_scale:
         return None
     low, high = float(one.after.min()), float(one.after.max())
@@ -223,8 +223,8 @@ def clipped(one: Operand) -> str | None:
 
 
 def hollow(one: Operand) -> str | None:
-    """Whether a range is mostly empty between its ends, for example because of a mask's fill
-    value.
+    """Return the cause if a range is mostly empty between its ends, for example because of a
+    mask's fill value; else None.
     """
     if one.role == "bias" or not one.has_one_scale:
         return None
@@ -241,7 +241,7 @@ def hollow(one: Operand) -> str | None:
 
 
 def coarse(one: Operand) -> str | None:
-    """Whether a range is far wider than the numbers in it."""
+    """Return the cause if a range is far wider than the numbers in it; else None."""
     if one.role == "bias" or not one.has_one_scale or one.before.numel() < 4 * FEW:
         return None
     values = len(one.after.detach().unique())
@@ -281,7 +281,7 @@ def cause_of(site: Site, play: Playback) -> str:
 
 
 def cause_of_several(sites: Sequence[Site], play: Playback) -> str:
-    """Return why points lose together: the fault, or the rounding, of the worst point."""
+    """Return why quantization points lose together: the fault or the rounding of the worst one."""
     for site in sites:
         if (fault := fault_of(site, play)) is not None:
             return f"at `{site.name}`, {fault}"

@@ -156,7 +156,7 @@ class Tally:
 
 
 def flips(one: Judged, other: Judged) -> int:
-    """Return the number of samples whose class differs."""
+    """Return the number of samples whose class differs between two evaluations."""
     if one.choice is None or other.choice is None:
         return 0
     return int((one.choice != other.choice).sum())

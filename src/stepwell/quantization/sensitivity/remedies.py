@@ -32,7 +32,10 @@ REST = 0.1
 
 
 def wider_payload(site: Site, pair: Quantized) -> str:
-    """Return the cost of fp8 for an MX product, in bits per weight of the program; or ""."""
+    """Describe the cost of fp8 for an MX product, in bits per weight of the program.
+
+    The result is empty for other ops, and for payloads of eight bits.
+    """
     total = sum(each.elements for each in pair.sites)
     if site.weight is None or not total or not isinstance(site.op, MX):
         return ""
@@ -147,7 +150,7 @@ def int16_activations(
 
 
 def with_int16(pair: Quantized, sites: Sequence[Site]) -> Quantized:
-    """Build a program in which the activations that some points read are int16."""
+    """Build a program in which the activations that some quantization points read are int16."""
     wide = replace(pair, program=pair.program.clone())
     for source in dict.fromkeys(_narrow(wide, sites)):
         scale, zero = source.arg("scale"), source.arg("zero_point")
@@ -160,7 +163,7 @@ def with_int16(pair: Quantized, sites: Sequence[Site]) -> Quantized:
 
 
 def _narrow(pair: Quantized, sites: Sequence[Site]) -> list[SchemaOp]:
-    """Return the ops that statically quantize operands of these points to 8 bits."""
+    """Return the ops that statically quantize operands of these quantization points to 8 bits."""
     named = {site.name: site for site in pair.sites}
     return [
         source

@@ -71,7 +71,7 @@ class Playback:
             self.outputs = self._play(self.values, None, free, self.given)
 
     def flipped(self, *sites: Site) -> tuple[Any, ...]:
-        """Return the outputs when only these points are switched between quantized and freed."""
+        """Return the outputs with these points switched between quantized and freed."""
         return self.again(sites, {})
 
     def quantizing(self, quantized: Set[SSAValue]) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ class Playback:
             return self._play(ChainMap({}, self.values), changed, free, {**self.given, **given})
 
     def operands(self, site: Site, free: bool) -> list[Any]:
-        """Return an operand of a point in the stored run, quantized or before quantization."""
+        """Return the operands of a quantization point in the stored run, quantized or not."""
         return self._operands(site.op, self.values, free, {})
 
     def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Sequence[Any]:
