@@ -114,7 +114,7 @@ def measured_as(op: Operation) -> tuple[str, str] | None:
 
 
 def is_exact(op: Operation, program: Program) -> bool:
-    """Whether a rewrite in the pipeline prevents that this op deviates from PyTorch on special
+    """Whether a rewrite in the pipeline prevents an op from deviating from PyTorch on special
     values, although its XNNPACK node does.
     """
     dtypes = [dtype for name, dtype in program.context.exact if name == op.name]

@@ -335,7 +335,7 @@ def normalize_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
     first, as in PyTorch.
     """
     if any(indices.uses for indices in op.results[1:]):
-        refuse("the indices are used")
+        refuse("the indices of the extrema are used")
     names = op.SCHEMA.by_name
     listed: Any = op.arg("dim") if "dim" in names else None
     listed = [listed] if isinstance(listed, int) else listed

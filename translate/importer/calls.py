@@ -106,7 +106,9 @@ def _control(importer: Importer, node: Node, kind: ControlFlow) -> Operation:
     args: list[Any] = list(node.args)
     graphs, args[kind.graphs] = args[kind.graphs], []
     if kind.op is control.CondOp and not isinstance(args[0], Node):
-        raise UnsupportedError("the predicate is a constant", help="export folds such a branch")
+        raise UnsupportedError(
+            "the predicate of torch.cond is a constant", help="export folds such a branch"
+        )
     groups = [
         importer.value(group) if isinstance(group, Node) else _values(importer, group)
         for group in (*args, *[()] * (kind.groups - len(args)))

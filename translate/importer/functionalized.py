@@ -130,7 +130,9 @@ def _without_defaults(cls: type[SchemaOp], arguments: dict[str, Any]) -> dict[st
 
 
 def _in_order(cls: type[SchemaOp], op: SchemaOp, bases: list[Any]) -> list[Any]:
-    """Return results in getitem's order: returns (one None if there are none), then bases."""
+    """Return a call's results as `getitem` indexes them: the returns (one None if there are none),
+    then the new bases.
+    """
     count = len(op.results) - len(cls.SCHEMA.written)
     returned: list[Any] = list(op.results[:count])
     return [*(returned if cls.SCHEMA.returns else [None]), *bases]

@@ -165,8 +165,8 @@ class _Graph:
         return 0.0 if is_as_it_is(order) else self.table.cost(value, order)
 
     def _readers(self, value: SSAValue, order: Order) -> Iterator[tuple[Any, Order | None]]:
-        """Yield the graph nodes of a value's users, and any third order in which each user
-        reads.
+        """Yield the graph node of each user of a value, and the order in which the user reads, if
+        that is neither the value's own order nor `order`.
         """
         for use in value.uses:
             op = use.operation

@@ -82,7 +82,7 @@ ORDERS = _ops("argmax", "argmin") | _ops(
 
 
 class CortexMQuantizer(Quantizer):
-    """Quantize activations to int8 per tensor; weights per channel for convolutions, else per
+    """A quantizer of activations to int8 per tensor; weights per channel for convolutions, else per
     tensor.
     """
 

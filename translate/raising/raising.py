@@ -248,7 +248,9 @@ class _Raiser:
             after.name_hint = before.name_hint
 
     def _ported(self, op: Operation, new: Block) -> dict[SSAValue, SSAValue]:
-        """Return the values that an op reads; a method of integers returns integers."""
+        """Return raised values by the operands of an op; the results of an integer method are
+        quantized.
+        """
         values = dict(self.values)
         scales = self.scales if isinstance(op, ReturnOp) else None
         for operand in op.operands:
@@ -297,7 +299,7 @@ class _Raiser:
             self.values[result] = value
 
     def _rounded_to(self, b: Appender, result: SSAValue, stored: SSAValue) -> None:
-        """Set the value of a quantized result to its reals."""
+        """Represent a quantized result by the reals that its integers stand for."""
         assert self.scales is not None
         held = self.scales.quantization(result)
         value = self.values[result] = dequantized(b, stored, held)

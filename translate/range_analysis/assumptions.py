@@ -67,7 +67,7 @@ class Classes(Analysis[Class]):
     trusts_all: bool = False
 
     def found(self, value: SSAValue) -> Class:
-        """Analyze a constant, or the semantics of an op."""
+        """Return the class of a constant's elements, or evaluate the op that computes a value."""
         kind = kind_of_value(value)
         if kind is not None and not kind.is_float:
             return FINITE  # Integers and booleans are numbers.

@@ -134,7 +134,9 @@ def free_values(op: Operation) -> list[SSAValue]:
 
 
 def around(op: Operation, args: Sequence[Any]) -> dict[SSAValue, Any]:
-    """Return the values from outside an op, which follow its operands in a rule's arguments."""
+    """Return the outer values that an op's regions read; an import rule gets them after the
+    operands.
+    """
     return dict(zip(free_values(op), args[len(op.operands) :], strict=True))
 
 

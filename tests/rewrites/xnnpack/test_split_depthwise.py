@@ -116,7 +116,7 @@ what a kernel holds -> unchanged
     %y = xnnpack.depthwise_convolution_2d(%x: f32[1, 40, 40, 8], %w: weight "w#positive" f32[1, 5, 5, 8], %b: weight f32[8], padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1])
 an image too small to pay for the nodes -> refused: would cost more
     %y = xnnpack.depthwise_convolution_2d(%x: f32[1, 7, 7, 1], %w: weight "w#positive" f32[1, 7, 7, 1], %b: weight f32[1], padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
-several results a channel -> refused: several results
+several results a channel -> refused: several outputs
     %y = xnnpack.depthwise_convolution_2d(%x: f32[1, 40, 40, 8], %w: weight f32[1, 7, 7, 16], padding=[3, 3, 3, 3], stride=[1, 1], dilation=[1, 1])
 """)
 

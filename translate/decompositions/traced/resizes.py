@@ -77,7 +77,9 @@ def by_matrices(operator: Callable[..., Tensor], axes: int) -> Callable[..., Any
         return x
 
     def _of_unit_vectors(axis: int, size: int, made: int, *rest: Any) -> Tensor:
-        """Return the weights of cells along an axis: `[made, size]`."""
+        """Return the matrix `[made, size]` of a resize along one axis: its results for unit
+        vectors.
+        """
         unit = torch.eye(size).reshape(1, size, *(size if at == axis else 1 for at in range(axes)))
         sizes: list[int] | None = [made if at == axis else 1 for at in range(axes)]
         if rest:

@@ -186,7 +186,7 @@ _CODES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
     """,
 )
 def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
-    """Compare the integers; a number in the comparison becomes an integer."""
+    """Compare the stored integers; a number in the comparison becomes an equivalent integer."""
     if quantized_source(op.operands[0]) is None:
         return None
     values = _of_one_scale(op)

@@ -94,7 +94,7 @@ COUNTED_AT_ONCE = 1 << 10
 
 @lowers(NUMBERS, to="tosa", bound=EXACT, sample=("sxf32", 2))
 def factory(*, form: Any, op: Any, out: Out, b: Builder) -> Value | None:
-    """Lower a factory op of symbolic size to a TILE of a number, or to counting."""
+    """Lower a factory op of symbolic size to a TILE of a number, or to the numbers 0, 1, 2, …"""
     if is_known(out.shape):
         return None
     if form is None:

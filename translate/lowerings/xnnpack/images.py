@@ -66,8 +66,8 @@ class Pooling:
 
 
 def _loses(op: Any, program: Program) -> Deviation:
-    """Deviation: a window average with NaN may be −∞; the stock flow accepts it for plain
-    windows.
+    """Return the deviation that a window average with NaN may be −∞; the stock flow accepts it for
+    plain windows.
     """
     if pooling_of(op).node is not xnnpack.AveragePooling2d:
         return FLUSHED

@@ -58,7 +58,7 @@ def changes_scale(layer: Layer, use: Use) -> bool:
 
 
 def needs_kernel_range(layer: Layer, use: Use) -> None:
-    """Refuse operand scales outside [2⁻¹⁰, 2⁸) of the result's (XNNPACK's subgraph)."""
+    """Refuse operands whose scale is not 2⁻¹⁰ to 2⁸ times the result's (XNNPACK's subgraph)."""
     for given in layer.inputs:
         ratio = given.held.scale / use.held.scale
         if not 2.0**-10 <= ratio < 2.0**8:

@@ -213,7 +213,7 @@ def dynamic_convolution(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
     weight, found = stored_constant(op.operands[1]), run_time_quantized(op.operands[0])
     assert weight is not None and found is not None
     if found.by_token:
-        refuse("each row of the image has a separate scale")
+        refuse("each row of the image has a separate scale; XNNPACK takes one for each image")
     source, result, bias = found.source, op.results[0], op.operand("bias")
     no_refusal(not_for_xnnpack(op))
     needs_images(source, result)

@@ -188,7 +188,7 @@ def view_of_open_sizes(x: Value, *, op: Any, b: Rewriter) -> Value:
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Deviation: XNNPACK's pooling may return the number where PyTorch returns NaN."""
+    """Return the deviation: XNNPACK's pooling may return a number where PyTorch returns NaN."""
     lost = Deviation("a NaN may be lost beside a number")
     return lost.unless(keeps_nans(op.operands[0], program))
 

@@ -49,7 +49,9 @@ class Stretch:
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:
-    """Deviation: inf and NaN spread, because every old pixel is multiplied, mostly by zero."""
+    """Return the deviation that inf and NaN spread, as every old pixel is multiplied, mostly by
+    zero.
+    """
     spread = Deviation("a pixel that is infinite or NaN makes its row and its column NaN")
     return spread.unless(is_finite(op.operands[0], program))
 

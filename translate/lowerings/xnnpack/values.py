@@ -1,4 +1,4 @@
-"""Values for operands of XNNPACK's nodes: floats of supported types."""
+"""The target `xnnpack` of lowerings: values are ATen's, of floats that XNNPACK supports."""
 
 from __future__ import annotations
 

@@ -123,7 +123,9 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
             if refusal is not None:
                 return refusal
             if scale is not None and _is_looked_up(layer.operands[1]):
-                return Refusal("an embedding reads the layer's weight too: it would be kept twice")
+                return Refusal(
+                    "an embedding reads the layer's weight too: the weight would be kept twice"
+                )
         affine = cast(SchemaOp, value.owner)
         return AffineInFront(affine, source, scale, shift, movements, tuple(layers))
 

@@ -40,7 +40,7 @@ class Selection:
 
 
 def selection(op: SchemaOp) -> Selection:
-    """Return the mask and the sides of one of `SELECTIONS`."""
+    """Return the mask and both sides of an op that selects, one of `SELECTIONS`."""
     if "condition" in op.SCHEMA.by_name:
         return Selection(op.arg("condition"), True, op.arg("self"), op.arg("other"))
     return Selection(op.arg("mask"), False, op.arg("self"), op.arg("value"))

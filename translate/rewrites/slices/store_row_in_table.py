@@ -54,7 +54,7 @@ def row_in_table(table: torch.Tensor, row: torch.Tensor, *, place: int) -> torch
 
 
 def number_compared(condition: SSAValue, ids: SSAValue) -> Iterable[Any] | None:
-    """Return the number with which ids are compared, as a list, if a row's axis follows."""
+    """Return the number with which ids are compared across a unit axis, as a list; else None."""
     compared = compared_ids(condition)
     if compared is None or compared.operands[0] is not ids:
         return None

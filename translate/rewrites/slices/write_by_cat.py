@@ -126,7 +126,7 @@ def place_of(op: SchemaOp) -> AxisSlice | Refusal:
 
 
 def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
-    """Return the written range, if the value is as large; a range with gaps must be short."""
+    """Return the written range, if the written value is as long; one with gaps must be short."""
     place = place_of(op)
     if isinstance(place, Refusal):
         return place

@@ -214,7 +214,7 @@ class OpWriter:
 
 
 def broadcast(given: Sequence[Any], made: Sequence[Any]) -> Links | None:
-    """Return the links that broadcast an operand to the result, from the last axis on."""
+    """Return the axis-map links that broadcast an operand to the result, from the last axis on."""
     first = len(made) - len(given)
     if first < 0:
         return None

@@ -93,7 +93,7 @@ def start_of(part: SSAValue) -> int | Refusal:
     """Return the begin of a slice whose step is one."""
     op = cast("SchemaOp", part.owner)
     bounds = static_bounds(op)
-    return Refusal(f"the step is {op.arg('step')}") if bounds is None else bounds[1]
+    return Refusal(f"the slice has step {op.arg('step')}") if bounds is None else bounds[1]
 
 
 def at_index(shape: Sequence[int], at: int, index: int) -> int:

@@ -89,7 +89,9 @@ class Chosen:
 
 @dataclass(frozen=True)
 class ChooseStoredIntegers(Rewrite[Chosen]):
-    """choose(dq(x)) → dq(choose(x)); or q(choose(dq(x), …)) → choose(rescale(x), …)."""
+    """Select stored integers: choose(dq(x)) → dq(choose(x)), or q(choose(dq(x), …)) →
+    choose(rescale(x), …).
+    """
 
     name: ClassVar[str] = "choose-stored-integers"
     anchors: ClassVar[tuple[type[Operation], ...]] = tuple(SOURCES)

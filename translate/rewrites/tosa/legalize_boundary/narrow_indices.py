@@ -197,7 +197,8 @@ def assumed(method: FuncOp, program: Program) -> dict[SSAValue, Interval]:
 
 
 def demanded(value: SSAValue, values: Values) -> Rows | None:
-    """Return the values of an input that is only used as row indices; None if it has other uses.
+    """Return the range of an input that is only used as row indices: that of the rows; None for
+    others.
 
     A row counted from the end (`i < 0 ? i + n : i`) may be as low as -n.
     """

@@ -45,7 +45,9 @@ class Lowerable:
 
 @dataclass(frozen=True)
 class LowerControl(Rewrite[Lowerable]):
-    """Lower `cond` to COND_IF and `while_loop` to WHILE_LOOP with read-only values carried."""
+    """Lower `cond` to COND_IF and `while_loop` to WHILE_LOOP, which also carries its read-only
+    values.
+    """
 
     name: ClassVar[str] = "lower-control-to-tosa"
     anchors: ClassVar[tuple[type[Operation], ...]] = (CondOp, WhileLoopOp)

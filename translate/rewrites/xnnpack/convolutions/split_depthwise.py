@@ -89,7 +89,7 @@ def split_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | None:
         return None
     if op.filter_shape[3] != op.channels:
         refuse(
-            "a channel has several results: a kernel computes these as products, with windows of any size"
+            "a channel has several outputs: XNNPACK computes these as products, with windows of any size"
         )
     rows, columns = axes_of(op)
     parts = _parts(op, rows, columns, b)

@@ -56,7 +56,7 @@ def chain_of_rows(value: SSAValue) -> Chain | None:
 
 
 def worked_through(rw: Rewriter, chain: Chain, leading: Sequence[Dim]) -> SSAValue:
-    """Return the chain, and the rows in another shape that it reads."""
+    """Build the nodes of a chain again, on its input rows reshaped to other leading axes."""
     value = chain[-1].operands[0]
     value = reshaped(rw, value, tensor([*leading, dims(value.type)[-1]], element(value.type)))
     for node in reversed(chain):

@@ -185,12 +185,14 @@ def stays_outside(value: SSAValue) -> Refusal | None:
     if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
         return Refusal("all operands are constants; XNNPACK needs one that is computed")
     if stands_among_integers(op):
-        return Refusal("the floats are computed from integers and become integers")
+        return Refusal(
+            "the floats are computed from integers and read by integer ops, outside delegates"
+        )
     return None
 
 
 def do_not_broadcast(one: SSAValue, other: SSAValue) -> Refusal | None:
-    """Refuse dynamic sizes whose equality only the model knows."""
+    """Refuse operands whose dynamic sizes are not provably equal or 1."""
     try:
         broadcast(dims(one.type), dims(other.type))
     except StepwellError as error:

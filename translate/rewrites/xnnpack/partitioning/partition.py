@@ -147,7 +147,9 @@ class _Memory:
 
     @staticmethod
     def of(stages: Sequence[list[Operation]], spares: int | None) -> _Memory:
-        """Set the budget for stages in order; memory used at run time adds no loading peak."""
+        """Return the memory budget for loading these stages in order; a peak below the memory used
+        at run time is allowed.
+        """
         weights = [_weights(ops) for ops in stages]
         total, packed, peak = sum(weights), 0, 0
         for weight in weights:

@@ -152,7 +152,7 @@ class _Index:
     known: dict[UnrolledAxis, SSAValue] = field(default_factory=dict[UnrolledAxis, SSAValue])
 
     def of(self, axis: UnrolledAxis) -> SSAValue:
-        """Return a value at the index, without the axis."""
+        """Return a value's slice at this index of the unrolled axis, without the axis."""
         if axis not in self.known:
             self.known[axis] = self._made(axis)
         return self.known[axis]
