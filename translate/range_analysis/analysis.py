@@ -134,7 +134,7 @@ class Values(Analysis[Interval]):
         return Interval(kind.low, kind.high, False, True)
 
     def found(self, value: SSAValue) -> Interval:
-        """Return the interval of a constant's elements, or evaluate the op that computes a value."""
+        """Return the interval of a constant, or evaluate the op that computes a value."""
         kind = kind_of_value(value)
         if kind is None:
             return ANY

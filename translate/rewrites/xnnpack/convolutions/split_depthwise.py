@@ -88,9 +88,7 @@ def split_depthwise(*, op: DepthwiseConvolution2d, b: Rewriter) -> Value | None:
     if height * width <= TAPS[-1]:
         return None
     if op.filter_shape[3] != op.channels:
-        refuse(
-            "a channel has several outputs: XNNPACK computes these as products, with windows of any size"
-        )
+        refuse("a channel has several outputs: XNNPACK computes products, with windows of any size")
     rows, columns = axes_of(op)
     parts = _parts(op, rows, columns, b)
     filter_ = constant_of(op.filter)
