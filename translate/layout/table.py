@@ -84,7 +84,9 @@ class Layouts(ABC):
     def rebuilt(
         self, rw: Rewriter, op: Operation, operands: list[SSAValue], order: Order
     ) -> SSAValue:
-        """Return the result of an equivalent op on bases: the base of its result in `order`."""
+        """Insert an equivalent op on bases; return its result, the base in `order` of the op's
+        result.
+        """
 
     # -- derived from axis maps ------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ class Analysis(ABC, Generic[_T]):
 
 @dataclass
 class Values(Analysis[Interval]):
-    """The intervals of elements, and whether they may be NaN."""
+    """The analysis of which intervals elements are in, and whether they may be NaN."""
 
     assumed: Mapping[SSAValue, Interval] = field(default_factory=dict[SSAValue, Interval])
     """The declared ranges of inputs."""

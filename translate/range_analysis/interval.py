@@ -18,7 +18,7 @@ Number = int | float | Fraction
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every element is from `low` to `high`, or, if `nan`, NaN; if `whole`, it is an integer.
+    """A set of numbers: from `low` to `high`; also NaN, if `nan`; only integers, if `whole`.
 
     The ends of integers are exact.
     """

@@ -206,7 +206,7 @@ def kept_scores(mask: torch.Tensor) -> Scores | Refusal:
     """Return where a boolean or additive mask keeps scores; a refusal if it hides a whole row.
 
     An additive mask hides with −∞. The least number of float32 and bfloat16 hides too, as no score
-    is that large: its weight is 0 wherever the row has a score that the mask keeps.
+    is that low: its weight is 0 wherever the row has a score that the mask keeps.
     """
     if mask.dtype == torch.bool:
         kept = open_ = free = mask
@@ -240,7 +240,9 @@ class Partitions:
 
 @cache
 def blocks_under_causal(sizes: AttentionSizes) -> Partitions | None:
-    """Return the plan of a causal attention; cached, as every layer of a model needs the same."""
+    """Return the possible partitions of a causal attention; cached, as the layers of a model share
+    them.
+    """
     scores = kept_scores(causal(sizes))
     assert isinstance(scores, Scores), "a query sees the first key at least"
     return blocks_under(scores, sizes)

@@ -25,7 +25,7 @@ _FIRST, _LAST = (WeightOp, StateOp), (UpdateOp, MutateInputOp, ReturnOp)
 
 @dataclass(frozen=True)
 class PartitionEthosu(Pass):
-    """TOSA operators of one stage become one `ethosu.delegate`."""
+    """Group the TOSA operators of each stage into one `ethosu.delegate`."""
 
     name: ClassVar[str] = "partition-ethosu"
     accelerator: str = "ethos-u55-128"

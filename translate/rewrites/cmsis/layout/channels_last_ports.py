@@ -52,7 +52,7 @@ AS_EXPORTED, CHANNELS_LAST = "as exported", "channels last"
 
 @dataclass(frozen=True)
 class ChannelsLastPorts(Pass):
-    """Inputs and outputs that are transposed images are channels last in the caller's memory."""
+    """Make inputs and outputs that are transposed images channels last in the caller's memory."""
 
     name: ClassVar[str] = "channels-last-ports"
 

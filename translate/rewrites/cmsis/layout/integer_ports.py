@@ -57,7 +57,7 @@ Io = str | Mapping[str, str]
 
 @dataclass(frozen=True)
 class IntegerPorts(TakeIntegers):
-    """Inputs and outputs that are only quantized or dequantized become integers."""
+    """Turn inputs and outputs that are only quantized or dequantized into integers."""
 
     name: ClassVar[str] = "integer-ports"
     LEVEL: ClassVar[str] = "cmsis"

@@ -138,7 +138,7 @@ STORED_LAYER = Bound(
 
 
 def conversion(parameters: Quantization) -> Bound:
-    """Bound for a conversion by 1/scale from float64 (PT2E) or from float32 (XNNPACK)."""
+    """Return the bound of a conversion by 1/scale in float64 (PT2E) or in float32 (XNNPACK)."""
     scales = parameters.scale_values(torch.float64)
     is_single = bool((scales.float() == scales).all())
     return EXACT if is_single else ROUNDED_ONCE
