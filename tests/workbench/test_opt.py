@@ -69,7 +69,7 @@ CASES: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
     "every dialect of xDSL": ("-p canonicalize", LOAD, 0, ("memref.load",)),
     "a target of lower is no target of opt": (
         "-t tosa-1.0+fp", RELU, 1,
-        ("opt prints mlir, torch-mlir, linalg, not 'tosa-1.0+fp'", "stepwell lower FILE"),
+        ("tosa-1.0+fp: opt prints only mlir, torch-mlir, linalg", "stepwell lower FILE"),
     ),
 }  # fmt: skip
 
