@@ -133,7 +133,7 @@ def test_a_file_of_another_format_is_not_written(tmp_path: Path) -> None:
     exported = torch.export.export(Of(MODELS["reads"][0]), (MODELS["reads"][1],) * 2)
     lowered = stepwell.lower(exported, "xnnpack")
     for name in ("w.tosa", "w.c", "w.mlir", "w.pt2"):
-        with pytest.raises(StepwellError, match=r"writes a \.pte"):
+        with pytest.raises(StepwellError, match=r"writes \.pte files"):
             lowered.save(tmp_path / name)
     assert not list(tmp_path.iterdir())
     lowered.save(tmp_path / "w.bin")

@@ -104,5 +104,5 @@ def test_a_folder_with_an_encoder_is_lowered_quantized(
 
 def test_options_of_decoders_alone_are_refused(tmp_path: Path):
     model_of("T5").save_pretrained(tmp_path / "t5")
-    with pytest.raises(StepwellError, match="exported without attention"):
+    with pytest.raises(StepwellError, match="whose export has no attention"):
         open_model(str(tmp_path / "t5"), language={"attention": "torch"})

@@ -65,7 +65,7 @@ OTHER = {
     "show models.py:good -t cortex-m99": "cortex-m99",
     "lower models.py:good -o missing/m.pte": "cannot write",
     "lower models.py:good -o folder": "cannot write",
-    "lower models.py:good -o m.tosa": "the target xnnpack writes a .pte, not a .tosa",
+    "lower models.py:good -o m.tosa": "the target xnnpack writes .pte files, not .tosa",
     "lower models.py:good --emit-ir missing/m.mlir": "cannot write",
     "lower models.py:good --etrecord missing/m": "cannot write",
     "lower models.py:good -t tosa-1.0+fp --etrecord m": "has no etrecord artifact",
