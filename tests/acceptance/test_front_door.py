@@ -176,7 +176,9 @@ def test_artifacts_are_read_from_bytes_paths_and_open_files(tmp_path: Path) -> N
         stepwell.read_pte("model.pte")
     with (
         path.open("r", encoding="latin-1") as text,
-        pytest.raises(stepwell.StepwellError, match=r"type TextIOWrapper, which cannot be read as the \.pte"),
+        pytest.raises(
+            stepwell.StepwellError, match=r"TextIOWrapper, which cannot be read as the \.pte"
+        ),
     ):
         stepwell.read_pte(text)  # type: ignore[arg-type]
 

@@ -107,7 +107,7 @@ def exported() -> Any:
 
 
 def test_a_flow_that_decomposes_first_is_refused(exported: Any) -> None:
-    with pytest.raises(stepwell.StepwellError, match=r"decomposed before partitioning(.|\n)*transform_"):
+    with pytest.raises(stepwell.StepwellError, match=r"decomposed before part(.|\n)*transform_"):
         to_edge(exported).to_backend(stepwell.StepwellPartitioner())
 
 
