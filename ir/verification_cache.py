@@ -22,7 +22,7 @@ Key = tuple[Hashable, ...]
 
 
 class Verifies:
-    """A mixin for op classes whose verifier reads only the op and `verdict_needs`."""
+    """A mixin for op classes whose verifier reads only the op and what `verdict_needs` returns."""
 
     def verdict_needs(self) -> tuple[Hashable, ...]:
         """Return other values that the verifier reads, in hashable form."""
@@ -53,7 +53,7 @@ def verdict_key(op: Operation) -> Key | None:
 
 
 def is_sound(key: Key | None) -> bool:
-    """Whether an op with this key was verified before."""
+    """Whether an op with this key was verified before without a problem."""
     return key in _SOUND
 
 

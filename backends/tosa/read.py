@@ -183,7 +183,7 @@ class _Builder:
         if cls in (VariableReadOp, VariableWriteOp):
             return self.access(cls, operator, find, value, open_)
         if cls is VariableOp:
-            raise UnsupportedError(f"{cls.name}: variables are declared as tensors")
+            raise UnsupportedError(f"{cls.name}: not an operator of a graph; a tensor declares it")
         if cls in (ConstOp, ConstShapeOp):
             if len(operator.outputs) != 1:
                 raise ParseFailure(f"{cls.name}: one output is needed")

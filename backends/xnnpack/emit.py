@@ -357,7 +357,7 @@ class _Emitter:
     def _buffer(
         self, key: str, data: Data, *, is_shared: bool = False, file: str | None = None
     ) -> int:
-        """Return the index of a constant in the payload's table, in which equal keys are one."""
+        """Return the index of a constant in the payload's table; add it if its key is new."""
         index = self.constant_index.get(key)
         if index is None:
             index = self.constant_index[key] = len(self.constants)

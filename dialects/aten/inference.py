@@ -116,7 +116,7 @@ def _stated(op: SchemaOp, reason: str) -> list[Attribute]:
 
 
 def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
-    """Infer types with symbolic sizes: torch's result if it needed no guess."""
+    """Infer types with symbolic sizes: torch's, unless torch decided by the example's sizes."""
     if any(UNKNOWN in dims(v.type) for v in op.operands if isinstance(v.type, TensorType)):
         return _stated(op, "a dimension of an operand is unknown")
     ruled = _by_rule(op)
@@ -180,7 +180,7 @@ def _symbolic_key(op: SchemaOp) -> Key:
 
 
 def _asked(op: SchemaOp) -> Sequence[Attribute]:
-    """Return torch's result types if torch needed no guess, else the types that the op states."""
+    """Return torch's result types, or the op's if torch decided by the example's sizes."""
     from stepwell.dialects.symbols import Symbols
 
     symbols = Symbols(ranges_around(op))
@@ -236,7 +236,7 @@ def _agree(stated: Attribute, attribute: Attribute, symbols: Symbols, known: set
 
 
 def _same(stated: str, found: str, symbols: Symbols, known: set[Any]) -> bool:
-    """Whether two expressions are equal, or one depends on a guess or on data."""
+    """Whether two sizes are equal, or torch decided one by the example's sizes or by data."""
     ours, theirs = symbols.expression(stated), symbols.expression(found)
     if ours == theirs or bool(symbols.env.replacements):
         return True

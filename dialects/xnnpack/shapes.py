@@ -273,7 +273,9 @@ def _slice(op: Operation) -> Sequence[Attribute]:
     result: list[Dim | None] = []
     for dim, offset, size in zip(shape, offsets, sizes, strict=True):
         if size == 0 and offset:
-            raise StepwellError("only a slice from 0 on may have size 0, the whole axis")
+            raise StepwellError(
+                "only a slice from 0 on may have size 0, which selects the whole axis"
+            )
         result.append(size or dim)
     return _made(op, result)
 
@@ -300,6 +302,7 @@ def _concatenate(op: Operation) -> Sequence[Attribute]:
         shape = _shape(op, index)
         others = (first[:axis] + first[axis + 1 :], shape[:axis] + shape[axis + 1 :])
         if len(shape) <= axis or others[0] != others[1]:
-            raise StepwellError(f"{list(first)} and {list(shape)} do not fit along axis {axis}")
+            fact = f"shapes {list(first)} and {list(shape)} do not concatenate along axis {axis}"
+            raise StepwellError(fact)
         total = total + shape[axis]
     return _made(op, (*first[:axis], total, *first[axis + 1 :]))

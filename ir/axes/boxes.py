@@ -67,7 +67,7 @@ def _end(one: Dim, other: Dim, sign: int) -> Dim:
 
 
 def shape_of(box: Box) -> tuple[Dim, ...]:
-    """Return the shape of a box."""
+    """Return the shape of a box: the number of indices along each axis."""
     return tuple(settled(Size.of(stop) - start) for start, stop in box)
 
 

@@ -61,7 +61,8 @@ def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]
     if len(method.instructions) in targets:
         writer.statements.append(f"at_{len(method.instructions)}:;")
     if not all(isinstance(method.values[i], TensorValue) for i in method.outputs):
-        problems.append(Problem("an output is not a tensor", f"method {method.name}"))
+        fact = "an output is not a tensor, which a C function cannot return"
+        problems.append(Problem(fact, f"method {method.name}"))
     if problems:
         raise UnsupportedError(problems)
     return writer

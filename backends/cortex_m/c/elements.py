@@ -86,7 +86,7 @@ def place_of(
             case Along(at, stride, offset, 1):
                 ends = (offset, offset + stride * (shape[at] - 1))
                 if min(ends) < 0 or max(ends) >= size:
-                    raise UnsupportedError("the op reads beyond an operand's bounds")
+                    raise UnsupportedError("the op reads beyond an operand (padding)")
                 step(at, stride * apart[axis])
                 place.offset += offset * apart[axis]
             case Once():
@@ -99,12 +99,12 @@ def place_of(
                 done |= set(sources)
                 for one, after in pairwise(sources):
                     if apart[one] != apart[after] * value.sizes[after]:
-                        raise UnsupportedError("the merged axes are not nested in memory")
+                        raise UnsupportedError("merged axes are not contiguous in memory")
                 for position, target in enumerate(targets):
                     inner = prod(shape[t] for t in targets[position + 1 :])
                     step(target, inner * apart[sources[-1]])
             case _:
-                raise UnsupportedError("the op reads windows of an operand")
+                raise UnsupportedError("loops for ops that read windows are not generated")
     return place
 
 
@@ -198,7 +198,7 @@ class _Nest:
             if id(term) in self.folds:
                 return self.folds[id(term)]
             if term.function == "unknown":
-                raise UnsupportedError("the op takes a dynamic number")
+                raise UnsupportedError("an argument is computed at run time")
             if term.function != "element":
                 return None
             assert term.value is not None

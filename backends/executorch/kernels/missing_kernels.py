@@ -94,7 +94,7 @@ def _missing_kernels(
             elif isinstance(op, MapOp | ScanOp) and 0 in dims(op.sequences[0].type)[:1]:
                 problems.append(
                     Problem(
-                        f"{op.name}: the op loops over an axis of size 0, which a .pte cannot",
+                        f"{op.name}: a .pte cannot express a loop over an axis of size 0",
                         describe_op(op),
                     )
                 )

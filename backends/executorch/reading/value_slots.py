@@ -155,9 +155,9 @@ class Places:
             if gathered is not None:
                 return gathered
             first = arena.covering(start, start + 1) if held is None else [held]
-            whose = "others" if not first else f"value {first[0].content}"
+            whose = "other values" if not first else f"value {first[0].content}"
             raise UnsupportedError(
-                f"value {index} reads a part of a value that was written to {whose}",
+                f"value {index} cannot be read from bytes that {whose} wrote",
                 f"method {self.method.name}",
             )
         return self._seen_as(held.content, index)

@@ -45,7 +45,7 @@ class Steps:
     dtype: torch.dtype
 
     def integers(self, weight: Tensor) -> Tensor:
-        """Return the integers nearest to a weight."""
+        """Return the integers of the grid that are nearest to a weight."""
         return (weight / self.scale + self.zero).round().clamp(self.low, self.high)
 
     def rounded(self, weight: Tensor) -> Tensor:
