@@ -217,7 +217,7 @@ class Program(Shown):
         return self.render("torch")(method)
 
     def used_weights(self) -> set[str]:
-        """List the keys that the module uses."""
+        """List the keys of the weights that the module uses."""
         return used_weights(self.module)
 
 

@@ -85,7 +85,7 @@ class DecomposeForKernels(Rewrite[Decomposition]):
         return pieces if isinstance(pieces, Refusal) else Decomposition(op, pieces)
 
     def build(self, match: Decomposition, rw: Rewriter) -> None:
-        """Create the parts in order."""
+        """Replace the op by the ops of its decomposition."""
         match.pieces.write(match.op, rw)
 
 

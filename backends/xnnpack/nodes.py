@@ -78,7 +78,7 @@ class _Spread:
     default: int | None
 
     def write(self, op: XnnpackOp) -> dict[str, Any]:
-        """Return the node's fields of an op."""
+        """Return the node's fields for the list field of an op."""
         missing = (self.default,) * len(self.node)
         held = op.ints(self.name) if op.flag(self.name) else missing
         return dict(zip(self.node, held, strict=True))
@@ -102,7 +102,7 @@ class _Same:
     default: float | None = None
 
     def write(self, op: XnnpackOp) -> dict[str, Any]:
-        """Return the node's field of an op."""
+        """Return the node's field for the field of an op."""
         match self.default:
             case None:
                 return {self.name: op.ints(self.name)}
@@ -144,7 +144,7 @@ _FIELDS: dict[type[XnnpackOp], tuple[_Spread | _Same, ...]] = {
 
 
 def to_fields(op: XnnpackOp) -> dict[str, Any]:
-    """Return the node's fields other than ids."""
+    """Return the fields of an op's node, except the ids of operands and results."""
     flag = _FLAGS.get(type(op))
     fields: dict[str, Any] = {"flags": flag[1] if flag and op.flag(flag[0]) else 0}
     for field in _FIELDS.get(type(op), ()):

@@ -58,7 +58,7 @@ _STORED = {
 
 
 class XnnpackReader:
-    """Reads the delegates of `XnnpackBackend`."""
+    """Reads delegates of `XnnpackBackend` as `xnnpack.delegate` ops."""
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
         """Return the number of the call's values that are inputs."""

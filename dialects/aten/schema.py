@@ -88,7 +88,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Return:
-    """One result of a schema."""
+    """One declared result of an operator."""
 
     type: Type
     name: str | None
@@ -130,12 +130,12 @@ class Schema:
 
     @cached_property
     def tensor_arguments(self) -> tuple[Argument, ...]:
-        """The arguments that are operands, in order."""
+        """Return the arguments that are operands, in order."""
         return tuple(a for a in self.arguments if a.type.is_tensor)
 
     @cached_property
     def by_name(self) -> dict[str, Argument]:
-        """Arguments by their schema name."""
+        """Return the arguments by their schema name."""
         return {a.name: a for a in self.arguments}
 
     @cached_property

@@ -164,7 +164,7 @@ class UniformQuantizedType(Data[Quantization], TypeAttribute):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Quantization:
-        """Parse `<i8<-127:127>:f32:axis, {scale:zero, …}>`."""
+        """Parse the parameters, such as `<i8<-127:127>:f32:axis, {scale:zero, …}>`."""
         with parser.in_angle_brackets():
             bits, signed = _parse_storage(parser)
             low, high = _default_range(bits, signed)
@@ -196,7 +196,7 @@ class UniformQuantizedType(Data[Quantization], TypeAttribute):
             )
 
     def print_parameter(self, printer: Printer) -> None:
-        """Print `<i8:f32, 0.05:-3>`."""
+        """Print the parameters, such as `<i8:f32, 0.05:-3>`."""
         held = self.data
         with printer.in_angle_brackets():
             printer.print_string(f"{'i' if held.signed else 'u'}{held.bits}")

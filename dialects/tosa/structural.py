@@ -66,7 +66,7 @@ class YieldOp(TosaOp):
     traits = traits_def(IsTerminator())
 
     def print(self, printer: Printer) -> None:
-        """Print `%a, %b : types`."""
+        """Print the operands and their types: `%a, %b : types`."""
         if self.operands:
             printer.print_string(" ")
             printer.print_list(self.operands, printer.print_ssa_value)
@@ -75,7 +75,7 @@ class YieldOp(TosaOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Parse `%a, %b : types`."""
+        """Parse the operands and their types: `%a, %b : types`."""
         operands = parser.parse_optional_undelimited_comma_separated_list(
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
         )

@@ -1,4 +1,4 @@
-"""Nodes that multiply matrices."""
+"""XNNPACK's nodes that multiply matrices."""
 
 from __future__ import annotations
 

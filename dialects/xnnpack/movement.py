@@ -1,4 +1,4 @@
-"""Nodes that only move elements."""
+"""XNNPACK's nodes that only move elements."""
 
 from __future__ import annotations
 

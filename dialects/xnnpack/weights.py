@@ -14,7 +14,7 @@ from stepwell.ir.types import Dim, dims
 
 
 def check_static(op: XnnpackOp, index: int) -> None:
-    """Raise unless an operand is a constant."""
+    """Raise `VerifyException` unless an operand is a constant."""
     if constant_of(op.operands[index]) is None:
         given = "an input" if isinstance(op.operands[index].owner, BlockArgument) else "computed"
         raise VerifyException(f"operand {index} must be a constant, it is {given}")

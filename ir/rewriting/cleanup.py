@@ -29,7 +29,7 @@ class ShareCommonSubexpressions(Pass):
     name: ClassVar[str] = "share-common-subexpressions"
 
     def apply(self, program: Program, history: History) -> int:
-        """Return the number of ops removed."""
+        """Merge equal ops of every method, and return the number of ops removed."""
         removed = sum(
             _share(block, {}, history)
             for func in program.methods.values()
@@ -97,7 +97,7 @@ class RemoveDeadCode(Pass):
     name: ClassVar[str] = "remove-dead-code"
 
     def apply(self, program: Program, history: History) -> int:
-        """Return the number of ops removed."""
+        """Remove dead ops and unused weights, and return the number of ops removed."""
         removed = 0
         for func in program.methods.values():
             for block in func.body.blocks:

@@ -50,7 +50,7 @@ class StepRecord:
 
 @dataclass
 class PipelineRun:
-    """The records of one run of a pipeline."""
+    """The records of one run of a pipeline, one for each pass."""
 
     steps: list[StepRecord] = field(default_factory=list[StepRecord])
     history: History = field(default_factory=History)

@@ -93,7 +93,7 @@ class Rewrite(ABC, Generic[M, O]):
 
     @abstractmethod
     def build(self, match: M, rw: Rewriter) -> None:
-        """Write the replacement of a match."""
+        """Replace a match by new ops, written with a `Rewriter`."""
 
     def asked_of(self, cls: type[Operation]) -> Ask:
         """Return `match`, or a specialization of it for ops of a class, which the driver calls."""
@@ -189,7 +189,7 @@ class NamedPass(Pass):
     name: ClassVar[str] = "named"
 
     def apply(self, program: Program, history: History) -> int:
-        """Apply the pass to a program."""
+        """Apply the renamed pass, and return the number of changes."""
         return self.held.apply(program, history)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:

@@ -83,7 +83,7 @@ class Size:
 
     @classmethod
     def symbol(cls, name: str) -> Size:
-        """Return the size of a symbol."""
+        """Return the size that consists of one symbol."""
         return cls(((((Symbol(name), 1),), 1),))
 
     @cached_property

@@ -96,7 +96,7 @@ def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
 
 
 def used_weights(module: ModuleOp) -> set[str]:
-    """List the keys that a module uses."""
+    """List the keys of the weights that a module uses."""
     return {
         held.data
         for op in walk(module)

@@ -28,7 +28,7 @@ class Files:
     methods: Sequence[MethodWriter]
 
     def sources(self) -> Sources:
-        """Return the files by name."""
+        """Return the texts of the C project's files by name."""
         name, library = self.shared.name, self.shared.library
         bodies = [self._function(writer) for writer in self.methods]
         flash = sum(self._size(index, kind) for index, kind in self.shared.constants)

@@ -176,7 +176,7 @@ class MethodWriter:
         return found
 
     def tensor(self, index: int) -> TensorValue:
-        """Return a value that must be a tensor."""
+        """Return value `index` of the method, which must be a tensor."""
         value = self.method.values[index]
         assert isinstance(value, TensorValue)
         return value

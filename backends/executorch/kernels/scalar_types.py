@@ -1,4 +1,4 @@
-"""ExecuTorch's element types and torch's."""
+"""Conversion between ExecuTorch's element types and torch's dtypes."""
 
 import torch
 

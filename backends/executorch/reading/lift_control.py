@@ -123,7 +123,7 @@ class RegionPlaces(Places):
 
 
 class ControlLifter:
-    """Reads a method whose instructions jump."""
+    """Reads a method whose instructions jump: branches and loops become regions."""
 
     def __init__(self, lifter: Lifter, flow: Flow) -> None:
         self.lifter = lifter

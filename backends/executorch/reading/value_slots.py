@@ -79,12 +79,12 @@ class Places:
         """In the body of a loop that stacks slices: tensor → the slice stored in it."""
 
     def add(self, op: Operation) -> SSAValue:
-        """Append an op; return its first result."""
+        """Append an op to the block that is being read; return its first result."""
         self.block.add_op(op)
         return op.results[0]
 
     def op(self, name: str, *args: Any, types: Sequence[Attribute], **kwargs: Any) -> SSAValue:
-        """Append an ATen op; return its first result."""
+        """Append an ATen op to the block that is being read; return its first result."""
         return self.add(op_class(name).make(*args, result_types=types, **kwargs))
 
     def type_of(self, index: int) -> AnyTensor:
@@ -104,7 +104,7 @@ class Places:
         return tensor(shape, stored)
 
     def tensor(self, index: int) -> TensorValue:
-        """Return a value that must be a tensor."""
+        """Return value `index` of the method, which must be a tensor."""
         value = self.method.values[index]
         if not isinstance(value, TensorValue):
             raise ParseFailure(f"value {index} is no tensor", f"method {self.method.name}")
@@ -385,7 +385,7 @@ class Places:
             arena.erase(start, end)
 
     def know(self, target: int, number: Any) -> None:
-        """Assign a static number to `target`."""
+        """Assign a static number to value `target` of the method."""
         self.values.pop(target, None)
         self.numbers[target] = number
 

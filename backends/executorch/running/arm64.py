@@ -300,7 +300,7 @@ class _Server:
         return self._runner.poll() is None
 
     def start(self, arguments: Sequence[str], errors: Path) -> _Process:
-        """Run a program in a fork."""
+        """Run a program in a fork of the runner."""
         theirs, calls = os.pipe()
         answers, ours = os.pipe()
         here = f"/proc/{os.getpid()}/fd"
@@ -314,7 +314,7 @@ class _Server:
         return _Process(self, number, os.fdopen(calls, "wb"), os.fdopen(answers, "rb"))
 
     def ask(self, request: bytes, form: str) -> int:
-        """Return the answer to a request."""
+        """Send a request to the runner, and return its answer."""
         assert self._runner.stdin is not None
         assert self._runner.stdout is not None
         try:

@@ -32,7 +32,7 @@ Calls of the runtime keep the GIL, so that one at a time is no slower.
 
 
 def runtime() -> Runtime:
-    """Return the runtime of this process."""
+    """Return ExecuTorch's runtime, of which a process has one."""
     with quiet_imports(), RUNTIME_LOCK, _without_flow():
         loaded = importlib.import_module("executorch.runtime")
     return loaded.Runtime.get()

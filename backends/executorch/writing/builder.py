@@ -346,7 +346,7 @@ class MethodBuilder:
         self._specs = (input_spec, output_spec)
 
     def value(self, index: int) -> Value:
-        """Return the current value at an index."""
+        """Return the value that was added to the method at this index."""
         return self._values[index]
 
     def tensor_of(self, index: int) -> TensorValue:

@@ -24,7 +24,7 @@ class Emitter(Protocol):
     values: dict[SSAValue, int]
 
     def fresh(self, type_: Attribute) -> int:
-        """Return a new value of this type."""
+        """Add a value of this type to the method, and return its index."""
         ...
 
     def run_block(self, block: Block) -> None:

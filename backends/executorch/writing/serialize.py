@@ -106,7 +106,7 @@ class _Payloads:
         self._index_of: dict[bytes, int] = {}
 
     def place(self, payload: Data) -> Record:
-        """Return a reference to a payload."""
+        """Store a payload, and return the record that refers to it."""
         if not len(payload):
             self.inline.append({"data": b""})
             return {"location": 0, "index": len(self.inline) - 1}

@@ -88,7 +88,7 @@ class Join(CmsisOp):
 
     @classmethod
     def of(cls, values: Sequence[SSAValue], axis: int, result: Attribute) -> Join:
-        """Join values along an axis."""
+        """Create the `Join` of some values along an axis."""
         return cls(
             operands=[list(values)],
             result_types=[result],

@@ -1,4 +1,4 @@
-"""Shapes of constants, branches and loops."""
+"""Shape rules of constants, branches and loops."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""PyTorch's private names and globals."""
+"""Access to PyTorch's private names and process-wide globals."""

@@ -1,1 +1,1 @@
-"""xDSL's private names."""
+"""Access to xDSL's private names."""

@@ -165,5 +165,5 @@ def set_type(value: SSAValue[Any], type_: Attribute) -> None:
 
 
 def current_text(parser: Any) -> str:
-    """Return the current token of a parser."""
+    """Return the text of a parser's current token."""
     return parser._current_token.text

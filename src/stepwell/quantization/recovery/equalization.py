@@ -113,7 +113,7 @@ class Gauge:
 
     @classmethod
     def of(cls, weights: Weights, plays: Sequence[Playback]) -> Gauge:
-        """Measure the channels of a program."""
+        """Find the channels of a program, and measure their ranges."""
         channels = Channels(weights.pair, plays[0].values, _followed(weights.pair))
         roots = channels.roots()
         zeros = torch.zeros(len(roots))

@@ -48,7 +48,7 @@ def as_blocks(x: Tensor, axis: int, groups: int = 1) -> Tensor:
 
 
 def from_blocks(blocks: Tensor, like: Tensor, axis: int, groups: int = 1) -> Tensor:
-    """Reassemble a tensor from its blocks."""
+    """Reassemble a tensor from the blocks that `as_blocks` returned."""
     rows = blocks.flatten(-2)[..., : like.shape[axis] // groups]
     return (rows.flatten(-2) if groups > 1 else rows).movedim(-1, axis).to(like.dtype)
 

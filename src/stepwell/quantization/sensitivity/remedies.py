@@ -73,7 +73,7 @@ class Widened:
 
     @property
     def ends(self) -> bool:
-        """Whether trying more points cannot help."""
+        """Whether trying more quantization points cannot help."""
         return self.enough or self.everywhere
 
     def where(self, told: int = 0) -> str:
