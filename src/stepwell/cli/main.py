@@ -126,7 +126,7 @@ def _quieten_others() -> None:
 
 
 class _Version(argparse.Action):
-    """Print the version, which is looked up on demand."""
+    """An argparse action that prints the version, which is looked up on demand."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help=help)

@@ -64,7 +64,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Advice:
-    """One change of a model, and the operations that it concerns.
+    """A suggested change of a model, and the operations that it concerns.
 
     Attributes:
         change: the change to make; empty if none is known to help.

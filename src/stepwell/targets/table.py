@@ -39,7 +39,7 @@ def _own() -> dict[str, Pipeline]:
 
 
 class Pipelines(Shown, Mapping[str, Pipeline]):
-    """Pipelines by name: stepwell's own, and those of plug-ins and of their targets."""
+    """A mapping from names to pipelines: stepwell's own, and those of plug-ins and targets."""
 
     def _brought(self) -> dict[str, Pipeline]:
         brought = registry()

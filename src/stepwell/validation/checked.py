@@ -1,4 +1,4 @@
-"""The state of `check` during a lowering: recorded runs, and the comparison of each pass."""
+"""Compare what a program computes before and after each pass of its lowering, for `check`."""
 
 import time
 from collections.abc import Mapping, Sequence

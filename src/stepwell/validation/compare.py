@@ -13,7 +13,7 @@ from stepwell.validation.result import Finding, StepVerdict
 
 @dataclass(frozen=True)
 class Difference:
-    """How a value differs from the value that it replaced.
+    """A description of how a value differs from the value that it replaced.
 
     Attributes:
         what: one sentence.

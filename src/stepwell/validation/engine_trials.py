@@ -50,7 +50,7 @@ Given = Mapping[SSAValue, Tensor]
 
 @dataclass(frozen=True)
 class EngineLoss:
-    """Special values that a replacement does not preserve on some engines.
+    """A finding: special values that a replacement does not preserve on some engines.
 
     Attributes:
         engines: the engines, such as `xnnpack/avx2`

@@ -85,7 +85,7 @@ def dense(value: Any, of: SSAValue) -> Any:
 
 @dataclass
 class Recording:
-    """One run of one method on one sample.
+    """The values of one run of a method on one sample (a set of inputs).
 
     Attributes:
         sample: the inputs and state of the run.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """One place where a pass changed what a program computes.
+    """A place where a pass changed what a program computes.
 
     Attributes:
         step: the pass, or `import`, `artifact` or `verify`.
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """One pass, compared before and after.
+    """The verdict on one pass, from comparing the program before and after it.
 
     Attributes:
         name: the pass's name.

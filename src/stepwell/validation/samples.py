@@ -31,7 +31,7 @@ from stepwell.validation.fills import Fill, tensor_of
 
 @dataclass(frozen=True)
 class Sample:
-    """One set of runtime inputs of a method, in order.
+    """A set of runtime inputs of a method, in order, and its state before the call.
 
     Attributes:
         label: the description in reports.

@@ -311,7 +311,7 @@ class Playground:
         return self._lowered[1].artifact
 
     def warm(self) -> None:
-        """Warm up: imports, kernels, and the solver's process."""
+        """Import modules, load kernels and start the solver's process before the first action."""
         (rule,) = typed(_FIRST_RULE).values()
         tried(rule, 0)
         self.prover.start()

@@ -51,7 +51,7 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Fate:
-    """To what one op of the model was lowered, or why it was not.
+    """The ops to which one op of the model was lowered, or the reasons why it was not.
 
     Attributes:
         op, node: the op's name and node name in the model.
@@ -81,7 +81,7 @@ class Fate:
 
 @dataclass(frozen=True)
 class Explanation(Shown):
-    """What became of every op of a model in a lowering, the costliest op first."""
+    """A table of what became of every op of a model in a lowering, the costliest first."""
 
     target: str
     fates: tuple[Fate, ...]

@@ -32,7 +32,9 @@ def with_beside(story: Story, other: Program, name: str) -> Story:
 
 
 def alike(old: Sequence[OpLine], new: Sequence[OpLine], first_free: int) -> tuple[OpLine, ...]:
-    """Number new lines like their corresponding old lines; other lines from `first_free` on."""
+    """Give new lines the numbers of their corresponding old lines, others numbers from
+    `first_free`.
+    """
     olds = {at: line for at, line in enumerate(old) if line.op >= 0}
     news = {at: line for at, line in enumerate(new) if line.op >= 0}
     pairs = _pairs(olds, news, lambda line: (_spelled(line), line.path))
@@ -54,7 +56,7 @@ def _spelled(line: OpLine) -> str:
 def _pairs(
     old: dict[int, OpLine], new: dict[int, OpLine], key: Callable[[OpLine], Hashable]
 ) -> list[tuple[int, int]]:
-    """Pair the n-th old line of a key with the n-th new line of that key."""
+    """Pair the n-th old line with the n-th new line of the same key (text without value names)."""
     places: dict[Hashable, list[int]] = defaultdict(list)
     for at, line in reversed(new.items()):
         places[key(line)].append(at)

@@ -100,7 +100,7 @@ def _lines(path: Path, numbers: Iterable[int]) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class OpLine:
-    """One op at one level.
+    """A line of the page: one op of the program at one level.
 
     Attributes:
         op: the number of the op, the same at every level if it is the same object; -1 for braces

@@ -13,7 +13,7 @@ from stepwell.ir.types import dims, element
 
 @dataclass(frozen=True)
 class WeightRow:
-    """One weight of the program: key, element type, dimensions and bytes."""
+    """A row about one weight of the program: key, element type, dimensions and bytes."""
 
     key: str
     element: str

@@ -170,7 +170,7 @@ TARGET = "xnnpack"
 
 
 class StepwellPartitioner(Partitioner):
-    """Lowers to XNNPACK as `stepwell.lower` does, for `to_edge_transform_and_lower`.
+    """A partitioner for `to_edge_transform_and_lower` that lowers to XNNPACK as `stepwell.lower`.
 
     Attributes:
         reports: the report of each lowered program, in order.

@@ -31,7 +31,7 @@ BACKEND = "stepwell"
 
 
 class StepwellRecipeType(RecipeType):
-    """ExecuTorch's XNNPACK recipes, with a lowering by stepwell."""
+    """The kinds of recipes: ExecuTorch's for XNNPACK, with a lowering by stepwell."""
 
     FP32 = "stepwell_fp32"
     PT2E_INT8_DYNAMIC_PER_CHANNEL = "stepwell_pt2e_int8_dynamic_per_channel"
@@ -42,7 +42,7 @@ class StepwellRecipeType(RecipeType):
 
     @classmethod
     def get_backend_name(cls) -> str:
-        """The provider's name in the registry."""
+        """Return the provider's name in ExecuTorch's registry of recipes."""
         return BACKEND
 
 

@@ -82,7 +82,7 @@ _ALIASES = {
 
 @dataclasses.dataclass
 class Chunk:
-    """One program of an input: its text, its number and the position of its first line."""
+    """A program of an input of `opt`: its text, its number and the position of its first line."""
 
     text: str
     number: int | None

@@ -48,7 +48,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a size is not dynamic, and the model's line that is the cause."""
+    """The reason why a size is not dynamic, and the model's line that is the cause."""
 
     fact: str
     line: SourceLine | None = None

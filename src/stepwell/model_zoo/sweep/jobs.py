@@ -96,7 +96,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """Jobs of one model in one preparation, which is created and exported once for all of them."""
+    """The jobs of one model in one preparation, which is created and exported once for all."""
 
     jobs: tuple[Job, ...]
     keys: tuple[str, ...]

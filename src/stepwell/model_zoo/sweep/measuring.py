@@ -63,7 +63,7 @@ FULL = ("can't allocate memory", "bad_alloc", "Cannot allocate memory", "MemoryE
 
 
 class NotExported(Exception):
-    """torch cannot export the model; the message is torch's."""
+    """Raised if torch cannot export the model; the message is torch's."""
 
 
 @dataclass(frozen=True)

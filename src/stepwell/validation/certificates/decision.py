@@ -158,7 +158,7 @@ class _Shadowing(Interpreter):
 
 
 class _Run:
-    """One run of a statement on symbolic tensors (shadows)."""
+    """An interpreter run of a statement on symbolic tensors (shadows)."""
 
     def __init__(self, weights: WeightStore, reading: Reading, given: bool) -> None:
         self.weights, self.reading, self.given = weights, reading, given

@@ -52,7 +52,7 @@ def handles(*names: str) -> Callable[[Operator], Operator]:
 
 
 class Numbers:
-    """Arithmetic of expression numbers in one element type and one reading (bitwise or real)."""
+    """The arithmetic of expression numbers in one element type, bitwise or over the reals."""
 
     def __init__(self, reading: Reading, of: torch.dtype) -> None:
         self.reading, self.of = reading, of

@@ -50,8 +50,8 @@ class Application:
 
 @dataclass
 class StatementRecorder:
-    """Record statements about the values of a program, which are identified by numbers, during its
-    lowering.
+    """An observer that records statements about the values of a program during its lowering. Values
+    are identified by numbers.
     """
 
     program: Program

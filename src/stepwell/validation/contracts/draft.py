@@ -211,7 +211,7 @@ def draft_of(text: str) -> Draft:
 
 
 class _Builder:
-    """Builds the program of a draft and interprets it on zeros."""
+    """A builder of the program of a draft, which is interpreted on zeros where types need it."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft

@@ -1,4 +1,6 @@
-"""Edits of ops: other arguments, users, order or op classes, and constants in place of operands."""
+"""Edits that vary the ops of a program: arguments, users, order, op classes, and constants in place
+of operands.
+"""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -35,7 +35,7 @@ MOST_EDITS = 4
 
 @dataclass(frozen=True)
 class Edit:
-    """One change of a draft.
+    """A change of one property of a draft (a program as editable data).
 
     Attributes:
         kind: the varied property: "dtypes", "shapes", "arguments", "readers", "constants",

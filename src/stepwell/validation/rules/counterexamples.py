@@ -1,4 +1,4 @@
-"""Counterexamples: instances of a rule whose two sides differ on special numbers."""
+"""Search for counterexamples: instances of a rule whose two sides differ on special numbers."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _MAGNITUDE = 1e-5
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Inputs on which the two sides differ.
+    """A counterexample to a rule: inputs on which pattern and replacement differ.
 
     Attributes:
         before, after: programs as text.

@@ -1,4 +1,4 @@
-"""Candidate programs for a rule's pattern, with varied shapes, numbers, arguments and users."""
+"""Generate programs that a rule may match, with varied shapes, numbers, arguments and users."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Canonical names, operands and arguments that make equivalent ops compare as equal."""
+"""Map equivalent ops to one canonical name, operands and arguments, so that they compare equal."""
 
 from dataclasses import dataclass, field
 

@@ -112,7 +112,7 @@ def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
 
 @dataclass
 class _Without:
-    """One form of a rule without a condition, for `not for` examples or for drafted programs."""
+    """A form of a rule without one condition, to try on `not for` examples or drafted programs."""
 
     rewrite: type[RuleRewrite]
     form: Rule
@@ -120,7 +120,7 @@ class _Without:
     miss: Miss | None = None
 
     def __post_init__(self) -> None:
-        """Compile the form with and without the condition.
+        """Compile the rule's form with and without the condition.
 
         Raises:
             StepwellError: the rule does not compile without the condition.

@@ -1,4 +1,6 @@
-"""Hashes that identify a stored proof: the rule's text with its functions, and the prover."""
+"""Compute the hashes that identify a stored proof: of the rule's text and functions, and of the
+prover.
+"""
 
 import ast
 import hashlib

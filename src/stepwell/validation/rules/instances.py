@@ -1,4 +1,4 @@
-"""The instances of a rule: shapes, element types and arguments, such that no case is omitted.
+"""Enumerate the instances of a rule: shapes, element types and arguments that cover every case.
 
 Numbers and elements stay symbolic. Sizes do, too: all different, or all equal. The enumerated cases
 are ranks up to 4, ways in which sizes are equal or 1 (static sizes), element types, and arguments

@@ -348,7 +348,7 @@ _MATH = _Instead(math, **{plain.__name__: other for plain, other in _FUNCTIONS.i
 
 
 class Rebound:
-    """Functions of the project whose global names are rebound to versions for symbolic numbers.
+    """A mapping from functions to copies whose global names mean versions for symbolic numbers.
 
     Functions of `stepwell.translate` that they call by name are rebound recursively.
     """

@@ -1,4 +1,4 @@
-"""Floats as real numbers, without rounding, NaN or infinities, with axioms about functions."""
+"""Model floats for the solver as real numbers, with axioms about functions like `exp`."""
 
 import math
 from collections.abc import Iterator

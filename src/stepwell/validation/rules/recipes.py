@@ -1,4 +1,4 @@
-"""The elements of derived weights: recipes that move elements or compute tables from tables.
+"""Express elements of derived weights for the solver, by the recipes that derive the weights.
 
 A recipe that moves data is run on the indices of its sources' elements.
 """
@@ -150,7 +150,7 @@ def _only(held: Any) -> Any:
 
 
 def _places(tensors: Tensors, key: str) -> dict[Place, tuple[str, Place]]:
-    """Return, for each index of a recipe's result, the source and the index in it."""
+    """Return, for each index of a recipe's result, the source tensor and the index in it."""
     name, sources, _ = tensors.weights.recipe_of(key) or ("", (), {})
     numbers, where = numbered([tensors.weights.get(source).shape for source in sources])
     runs: list[Any] = []

@@ -1,4 +1,4 @@
-"""Typed scalars as terms of the solver: floats bit for bit, or as real numbers.
+"""Represent typed scalars as terms of the solver: floats bit for bit, or as real numbers.
 
 `Bits` has IEEE floats with one NaN and both zeros, rounded at each primitive, and integers that
 wrap. `Reals` (`reals.py`) has real numbers for floats. A function that neither computes (`exp`,

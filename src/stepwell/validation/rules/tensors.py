@@ -1,4 +1,4 @@
-"""Tensors as functions of an index: an element of a value, from the declarations of its op.
+"""Model tensors for the solver as functions of an index, from the declarations of ops.
 
 An op's `@means` defines the element, its axis map defines which elements of operands it reads, and
 its family states that it is data movement. Sizes may be symbolic: an index is an integer of the
@@ -300,7 +300,7 @@ class Tensors:
         return self._parts[key][0]
 
     def _by_running(self, op: Operation, number: int, index: Index) -> Typed:
-        """Look up the index in the op's result on index numbers."""
+        """Return the element that data movement puts at an index, by running on index numbers."""
         shape = dims(op.results[number].type)
         if not all(isinstance(size, int) for size in shape):
             raise Unproven(f"which element {op.name} moves is not said for symbolic sizes")

@@ -1,4 +1,4 @@
-"""The verdict on a rule, over all its forms, instances and paths."""
+"""Prove a rule over all its forms, instances and paths, and return the verdict."""
 
 import time
 from contextlib import suppress
@@ -203,7 +203,7 @@ class _Case:
         return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
 
     def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
-        """Decide one instance of a rule; run it on numbers if the solver does not prove it."""
+        """Decide by the solver whether one instance of a rule is right; else run it on numbers."""
         self.loses_signs = False
         try:
             self.instance(statement, instance)
