@@ -142,9 +142,9 @@ def main() -> None:
     lines = [
         "# PyTorch's OpInfo operators through the IR and back",
         "",
-        "Written by `python bench/opinfo.py --table docs/opinfo.md`: CPU float operators, up to",
-        "three samples each; import, verify, print, parse, export to PyTorch, run. Results are",
-        "compared bit for bit.",
+        "`python bench/opinfo.py --table docs/opinfo.md` writes this page. Up to three samples of each float",  # noqa: E501
+        "operator are exported, imported, verified, printed, parsed, exported to PyTorch and run on the CPU.",  # noqa: E501
+        "The results are compared with eager PyTorch's bit for bit.",
         "",
         "| outcome | operators |",
         "|---|---|",

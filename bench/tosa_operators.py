@@ -86,10 +86,10 @@ def main() -> int:
     lines = [
         "# Core ATen operators under TOSA",
         "",
-        "Written by `python bench/tosa_operators.py --table docs/tosa_operators.md`: operators with",  # noqa: E501
-        "`torch.Tag.core`, one typical call each (`tests/tosa/core_operators.py`), exported,",
-        "lowered, run on the TOSA reference model and compared with eager PyTorch. Differences are",
-        "relative to the largest element. Constants do not count as operators.",
+        "`python bench/tosa_operators.py --table docs/tosa_operators.md` writes this page. One typical call",  # noqa: E501
+        "(`tests/tosa/core_operators.py`) of each operator with `torch.Tag.core` is exported, lowered, run on",  # noqa: E501
+        "the TOSA reference model and compared with eager PyTorch. Differences are relative to the largest",  # noqa: E501
+        "element. Constants do not count as operators.",
         "",
         f"{total}.",
         "",

@@ -19,7 +19,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if path.suffix == ".pte":
         return _run_pte(path, arguments)
     if arguments.profile:
-        raise StepwellError("--profile times a .pte", help="ExecuTorch's runtime has the profiler")
+        raise StepwellError("--profile needs a .pte", help="ExecuTorch's runtime has the profiler")
     artifact = open_artifact(arguments.artifact)
     program = artifact.program if artifact else open_model(arguments.artifact).program
     inputs = random_values(program, arguments.method, arguments.seed)

@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> Outcome:
     """Write the requested files; print the text or the tables."""
     if arguments.profile and not (arguments.html and arguments.target):
-        raise StepwellError("--profile times a lowered program", help="add --html and --target")
+        raise StepwellError("--profile needs a lowered program", help="add --html and --target")
     if arguments.difference and not (arguments.html and arguments.target):
-        raise StepwellError(
-            "--difference compares a lowered program", help="add --html and --target"
-        )
+        raise StepwellError("--difference needs a lowered program", help="add --html and --target")
     if (arguments.overlay or arguments.beside) and not arguments.html:
         raise StepwellError("--overlay and --beside require --html", help="add --html FILE")
     if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:

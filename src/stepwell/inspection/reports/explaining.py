@@ -99,7 +99,7 @@ class Explanation(Shown):
 
     @property
     def left(self) -> tuple[Left, ...]:
-        """Return `outside` in the form that `stepwell.report.advice` takes."""
+        """Return the ops that the runtime's kernels run, in the form that `report.advice` takes."""
         return tuple(Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
 
     def __repr__(self) -> str:

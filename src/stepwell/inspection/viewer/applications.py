@@ -63,13 +63,13 @@ class ApplicationRecorder:
         self._where: str | None = None
 
     def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """Record the op and the ops around it."""
+        """Record the op that a rewrite is about to change, and the ops around it."""
         self._names = {}
         self._where = describe_op(op)
         self._seen = [(held, self._piece(held)) for held in _around(op)]
 
     def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """Record which ops were erased, and which were created."""
+        """Record which ops the rewrite erased, and which it created."""
         gone = [piece for op, piece in self._seen if op.parent is None]
         come = [
             self._piece(op)

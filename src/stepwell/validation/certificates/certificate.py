@@ -312,7 +312,7 @@ def _bytes(value: torch.Tensor) -> bytes:
 
 
 def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[WeightStore, int]:
-    """Return the weight store of a certificate, with the elements of given programs.
+    """Create the weight store of a certificate; elements of weights come from the given programs.
 
     Returns:
         The store, in which other weights have types only; and the number of the programs' weights

@@ -112,7 +112,7 @@ def _with_failure(reproducer: Reproducer) -> Header:
     if found is None:
         raise StepwellError(
             "the reproducer's pass does not fail on its program",
-            help="--test COMMAND searches for another failure: the command exits with 0 on it",
+            help="--test COMMAND defines another failure: COMMAND exits with 0 if it occurs",
         )
     return replace(reproducer.header, fails=found.signature)
 

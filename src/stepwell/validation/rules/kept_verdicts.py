@@ -127,7 +127,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 
 def conditions(rows: Sequence[Dropped]) -> str:
-    """Return the verdicts on rules without each condition: counts, and those not refuted."""
+    """Return Markdown tables on which conditions rules need: counts, and conditions not refuted."""
     counted = Counter((row.kind, row.label) for row in rows)
     lines = ["", "| condition | count |", "|---|---|"]
     for (kind, label), count in sorted(counted.items(), key=lambda each: -each[1]):
