@@ -308,7 +308,7 @@ class Checked:
 
 
 def _converted(sample: Sample, how: Sequence[Converted]) -> Sample:
-    """Return a sample converted for a method whose inputs a pass converted."""
+    """Return a sample whose inputs are converted as a pass converted those of the method."""
     if not any(how):
         return sample
     pairs = zip(sample.inputs, how, strict=True)

@@ -290,8 +290,8 @@ def describe_bound(bound: Bound, spelled: Callable[[float], str] = "{:g}".format
 def total_bound(bounds: Sequence[Bound]) -> Bound:
     """Return the bound of a pass for an output: the sum of the bounds of its applications.
 
-    Units are not added: `units` and `varies` state that an application has them. The outputs must
-    then be compared with the recording that followed each application.
+    Bounds in quantization steps (`units`) are not added: the sum only states that an application
+    has one. The outputs must then be compared with the recording that followed each application.
     """
     return Bound(
         sum(b.relative for b in bounds if not b.derived),

@@ -34,7 +34,7 @@ def _times(x: Tensor, factor: float) -> Tensor:
 
 
 def _approximated(x: Tensor, roundings: int) -> Tensor:
-    """Return a value with the error of a number of roundings; a product with 1 records each."""
+    """Return a value to which the error analysis adds a number of roundings (products with 1)."""
     for _ in range(roundings):
         x = x * 1.0
     return x

@@ -37,7 +37,7 @@ def counting(title: str, form: str) -> Generator[Callable[..., None]]:
 
 @contextmanager
 def stepping(title: str) -> Generator[Callable[[str, int, int], None]]:
-    """Show a bar; call the yielded function with (current item, its number, total)."""
+    """Show a progress bar, updated by the yielded function (current item, its number, total)."""
     with _Bar(title) as bar:
         yield lambda what, number, of: bar.say(f"{title}: {what}", number, of)
 

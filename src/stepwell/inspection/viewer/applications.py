@@ -52,7 +52,7 @@ class Application:
 
 
 class ApplicationRecorder:
-    """A `Watch` that records every application as text."""
+    """An observer (`Watch`) that records every application of a rewrite as text."""
 
     def __init__(self, numbers: dict[Operation, int]) -> None:
         self.made: list[Application] = []
@@ -162,7 +162,7 @@ def _in_order(ops: list[Operation]) -> list[Operation]:
 
 
 def _with_context(changed: list[Piece], stayed: list[Piece]) -> tuple[Piece, ...]:
-    """Return the changed pieces between their producers and their users."""
+    """Return the ops that a rewrite changed, between their producers and their users."""
     read = {name for piece in changed for name in piece.operands}
     names = {name for piece in changed for name in piece.results}
     feeding = [p for p in stayed if read & set(p.results) and not names & set(p.operands)]

@@ -316,7 +316,7 @@ def fit_layers(config: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def fit_outputs(config: dict[str, Any], found: dict[str, Any]) -> None:
-    """Choose the layers whose outputs are read: the last ones, as many as before."""
+    """Set the layers whose outputs a backbone returns: the last ones, as many as before."""
     chosen, layers = config.get("out_features"), found.get("num_hidden_layers")
     if not chosen or not isinstance(layers, int):
         return
