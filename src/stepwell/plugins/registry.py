@@ -170,7 +170,9 @@ class Registry:
                 "a function that creates a target needs a name", help="pass name='…'"
             )
         if spelled.startswith(HOUSE):
-            raise StepwellError(f"the target {spelled!r} is stepwell's own")
+            raise StepwellError(
+                f"{spelled!r} is a target of stepwell's own", help="choose another name"
+            )
         self._put("targets", self.targets, spelled, target)
 
     def op(self, overload: OpOverload, **says: Any) -> None:

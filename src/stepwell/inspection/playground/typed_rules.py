@@ -79,7 +79,7 @@ def typed(text: str) -> dict[str, type[RuleRewrite]]:
     names = Counter(rule.name for rule in rules)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
-        raise StepwellError(f"two rules have the name {twice[0]!r}")
+        raise StepwellError(f"two rules of the text have the name {twice[0]!r}")
     for rule in rules:
         rule.deep_applications = DEEP_APPLICATIONS
     return {rule.name: rule for rule in rules}

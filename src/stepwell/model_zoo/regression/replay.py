@@ -215,7 +215,7 @@ def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[
         rows += [json.loads(line) for line in said.splitlines()]
         if process.returncode:
             last = (errors.strip().splitlines() or ["no reason"])[-1]
-            raise StepwellError(f"the stepwell of {tree} does not run: {last}")
+            raise StepwellError(f"stepwell in the checkout {tree} does not run: {last}")
     return rows
 
 

@@ -183,7 +183,7 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -
                 if not isinstance(op, ReturnOp):
                     interpreter.step(op, environment)
     except FAILS as error:
-        raise StepwellError(f"the statement cannot be run: {error}") from error
+        raise StepwellError(f"the ops of a statement fail: {error}") from error
     for old, new in pairs_of(program):
         difference = differs(environment[old], environment[new], bound, against="tensor")
         if difference is not None:

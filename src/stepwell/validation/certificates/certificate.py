@@ -330,7 +330,9 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
             return
         row = rows.get(key)
         if row is None or key in begun:
-            raise StepwellError(f"the weight {quoted(key)} has no entry, or is derived from itself")
+            raise StepwellError(
+                f"weight {quoted(key)} has no entry in the certificate, or is derived from itself"
+            )
         begun.add(key)
         holders = [each for each in given if key in each and each.is_known(key)]
         if "recipe" in row:

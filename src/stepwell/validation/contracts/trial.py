@@ -211,7 +211,7 @@ def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checke
     if kept and _draws(func):
         again = record(func, work.weights, kept[0].sample).observed()
         if any(differs(v, again[k], EXACT) for k, v in kept[0].observed().items()):
-            raise StepwellError("the variant draws random numbers")
+            raise StepwellError("the variant draws random numbers, so two runs differ")
     if not kept:
         raise StepwellError(f"the variant fails on every sample: {failure}")
     run.recordings[func.sym_name.data] = kept

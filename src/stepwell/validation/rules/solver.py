@@ -12,7 +12,8 @@ class _Solver(OnDemand):
             return super().__getattr__(attribute)
         except ImportError as error:
             raise StepwellError(
-                "z3, which proves rules, is not installed", help="pip install 'stepwell[prove]'"
+                "the solver z3, which proves rules, is not installed",
+                help="pip install 'stepwell[prove]'",
             ) from error
 
 
