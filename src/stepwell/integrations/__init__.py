@@ -1,1 +1,1 @@
-"""stepwell through the interfaces of ExecuTorch's flow and of xDSL's driver and interpreter."""
+"""Adapters of stepwell to the interfaces of ExecuTorch's flow and xDSL's driver and interpreter."""

@@ -127,7 +127,7 @@ def _tosa_session(target: str, artifact: bytes) -> Session:
 
 
 def _tosa_target(name: str) -> Target:
-    """Return the target of any TOSA name; its engine is the specification's reference model."""
+    """Return the target of a name like `tosa-1.0+fp`; its engine is TOSA's reference model."""
     pipeline = OWN[name] if name in OWN else tosa_pipeline(name)
     return Target(
         name,

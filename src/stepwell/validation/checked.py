@@ -210,8 +210,8 @@ class Checked:
         Args:
             step: the pass's name.
             crossings: how the pass converts the inputs and outputs of each method.
-            is_whole: whether every application was compared at the values that it replaced.
-                Followed samples need not be run then.
+            is_whole: whether every application was compared at the values that it replaced. Samples
+                of which only replaced values are computed need not be run then.
         """
         left = self.memory
         after: dict[str, dict[str, Recording]] = {}

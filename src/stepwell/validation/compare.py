@@ -304,6 +304,8 @@ def total_bound(bounds: Sequence[Bound]) -> Bound:
 
 
 def tolerated(bounds: Sequence[Bound]) -> Bound:
-    """Return the numeric bound of outputs when each derived bound was checked at its own value."""
+    """Return the bound of outputs after a pass whose applications with derived bounds were each
+    compared at the value that they replaced.
+    """
     held = [UNDERIVED if bound.derived else bound for bound in bounds]
     return replace(total_bound(held), units=0, varies=False)

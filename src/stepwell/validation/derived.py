@@ -1,4 +1,4 @@
-"""The derived error bound of one application: an elementwise bound of the roundings on both sides.
+"""Derive the error bound of one rewrite application from the roundings of the old and the new ops.
 
 Both sides compute the same real function of their shared values. Each differs from it by its own
 roundings, which `roundings` propagates through the removed and through the new ops. The sum of both

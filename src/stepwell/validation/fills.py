@@ -53,7 +53,9 @@ def fill_of(key: str) -> Fill:
 def tensor_of(
     shape: Sequence[int], dtype: torch.dtype, fill: Fill, random: torch.Generator | None = None
 ) -> torch.Tensor:
-    """Return a test tensor with the numbers of a fill, rounded to the tensor's dtype."""
+    """Return a test tensor with the numbers of a fill (a kind of test numbers), rounded to the
+    tensor's dtype.
+    """
     if fill in ("ones", "zeros"):
         return torch.full(shape, fill == "ones", dtype=dtype)
     if fill == "rolled":

@@ -1,4 +1,4 @@
-"""`stepwell reduce repro.mlir`: reduce a reproducer."""
+"""`stepwell reduce repro.mlir`: shrink the program with which a pass fails."""
 
 import argparse
 from pathlib import Path

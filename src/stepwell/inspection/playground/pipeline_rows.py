@@ -42,7 +42,7 @@ class EditedPipeline:
         edits: Sequence[tuple[EditKind, str]],
         known: Mapping[str, Step],
     ) -> EditedPipeline:
-        """Apply edits to a target's pipeline; they may name `known` passes.
+        """Return a target's pipeline with edits applied, which may name passes of `known`.
 
         Raises:
             StepwellError: an edit names an unknown pass.

@@ -258,7 +258,7 @@ def _ruler(plan: MemoryPlan, at: int, columns: int) -> str:
 
 
 def _bound(plan: MemoryPlan, at: int, most: int) -> str:
-    """Return what bounds the arena: the tensors of one step, or fragmentation."""
+    """Describe why the arena is not smaller: the tensors of one step, or fragmentation."""
     text = f"step {at} holds {most:,} bytes at once"
     if most >= plan.size:
         return f"{text}, all of the arena: no placement is smaller, other calls would be"

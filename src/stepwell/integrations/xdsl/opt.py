@@ -90,7 +90,8 @@ class Chunk:
 
 
 class OptMain(xDSLOptMain):
-    """xDSL's driver for stepwell's levels. Plain xDSL passes (`cse`, `dce`) work too.
+    """The driver of `stepwell opt`: xDSL's, with stepwell's levels and passes. Plain xDSL passes
+    (`cse`, `dce`) work too.
 
     Args:
         add_arguments: adds further arguments to the parser.
@@ -449,7 +450,7 @@ def _input(main: OptMain) -> str:
 
 
 def _remarks(module: ModuleOp, name: str) -> list[Diagnostic]:
-    """Return the refusals of the passes that ran, as remarks."""
+    """Return the reasons why rewrites of the passes did not apply, as MLIR remarks."""
     diagnostics: list[Diagnostic] = []
     for refusal in history_of(module).refusals.values():
         problem = Problem(f"{refusal.op}: {refusal.rewrite}: {refusal.reason}", refusal.where)

@@ -114,7 +114,7 @@ def entries_of(source: str) -> dict[str, Entry]:
 
 
 def find(name: str) -> Entry:
-    """Return the entry of a name.
+    """Return the catalogue entry of the model with a name.
 
     Raises:
         StepwellError: the model is unknown, or its library is not installed.

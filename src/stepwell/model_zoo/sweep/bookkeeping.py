@@ -60,7 +60,9 @@ def is_bookkeeping(op: Operation, ask: Ask) -> bool:
 
 
 def sources() -> Ask:
-    """Return the source of each value; results are cached, so that a program is walked once."""
+    """Return the kind of data from which each value is computed. Results are cached, so that a
+    program is walked once.
+    """
     known: dict[SSAValue, Origin] = {}
 
     def ask(value: SSAValue) -> Origin:

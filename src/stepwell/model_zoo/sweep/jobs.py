@@ -104,7 +104,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Return a name that is the same for the same jobs."""
+        """Return a name of the task that depends only on its jobs."""
         return f"stepwell-{self.entry.name}-{digest(''.join(self.keys))[:16]}"
 
     @property

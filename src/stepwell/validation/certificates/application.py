@@ -35,7 +35,7 @@ from stepwell.validation.rules.verdicts import rules
 
 @cache
 def by_hash() -> dict[str, type[RuleRewrite]]:
-    """Return every rule that is defined by its text, by its hash."""
+    """Return a mapping from hash to rule, of every rule that is defined as text."""
     return {hash_of(rewrite): rewrite for rewrite in rules().values()}
 
 

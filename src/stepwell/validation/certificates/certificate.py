@@ -77,7 +77,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The evidence for a lowering; `stepwell verify-certificate` verifies it from its texts."""
+    """The evidence that a lowering is right; `stepwell verify-certificate` verifies it from its
+    texts.
+    """
 
     target: str
     start: str

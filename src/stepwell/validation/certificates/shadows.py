@@ -145,8 +145,8 @@ class Reading:
     def __init__(
         self, kind: str, seed: int = 0, unknown: Mapping[float, str] | None = None
     ) -> None:
-        """Create a reading; `unknown`: plain numbers that represent arbitrary ones, with their
-        names.
+        """Create an arithmetic of expression numbers. `unknown` has numbers that represent
+        arbitrary ones, with their names.
         """
         self.kind, self.seed, self.unknown_numbers = kind, seed, unknown or {}
 

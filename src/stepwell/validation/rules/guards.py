@@ -356,7 +356,7 @@ def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]
 
 @dataclass
 class _Ran:
-    """The results of running, without the condition, the programs that it excludes.
+    """The results of a rule without a condition, on programs that the condition excludes.
 
     Attributes:
         same: the number of programs that stay within the rule's bound.
@@ -395,7 +395,9 @@ def _run(rewrite: type[RuleRewrite], clause: Where) -> _Ran:
 
 
 def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
-    """Verify that the excluded programs compute the same, or are not at the target's level."""
+    """Verify that the rule keeps the results of programs that the condition excludes, or that these
+    are not at the target's level.
+    """
     ran = _run(rewrite, clause)
     if ran.wrong:
         return "open", ran.wrong.removeprefix("; ")
