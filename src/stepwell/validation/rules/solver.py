@@ -12,7 +12,7 @@ class _Solver(OnDemand):
             return super().__getattr__(attribute)
         except ImportError as error:
             raise StepwellError(
-                "the solver z3, which proves rules, is not installed",
+                "z3, which proves rules, is not installed",
                 help="pip install 'stepwell[prove]'",
             ) from error
 
