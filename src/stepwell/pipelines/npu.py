@@ -144,7 +144,7 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
 
 
 def _quantized(io: Io | None) -> tuple[Step, ...]:
-    """Return the passes before lowering: quantized types, and the requested boundary types."""
+    """Return the passes that move quantization into types and set the types at the boundary."""
     return (
         GreedyRewrites("normalize", (*CANONICAL_FORM, FoldConstants(), *SPELL_MOVES)),
         TYPE_QUANTIZATION,

@@ -178,8 +178,8 @@ class Checked:
     def _wanted(
         self, follow: bool, crossings: Mapping[str, Crossing]
     ) -> tuple[dict[int, dict[str, Any]], int]:
-        """Return the expected observations of each recording (by identity) after a pass. Also
-        return the number of recordings that cannot be compared.
+        """Return what a caller must observe in each recorded run after a pass, by the identity of
+        the recording. Also return the number of runs that cannot be compared.
 
         A difference of one unit in an inner value may become any number of units at the outputs,
         and so may a last bit that decides a rounding to integers. In these cases each application

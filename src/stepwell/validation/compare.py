@@ -1,4 +1,4 @@
-"""Comparison of runtime values: bit for bit, or within a declared bound."""
+"""Compare runtime values bit for bit, or within a declared error bound."""
 
 import time
 from collections.abc import Callable, Sequence

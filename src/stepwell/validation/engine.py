@@ -1,4 +1,4 @@
-"""Comparison with independent implementations: the artifact's engine, and eager PyTorch."""
+"""Compare programs with independent implementations: the artifact's engine, and eager PyTorch."""
 
 import copy
 from collections.abc import Mapping, Sequence

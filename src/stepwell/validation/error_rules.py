@@ -1,4 +1,4 @@
-"""Error propagation by operator family: the operands' errors, plus the operator's own rounding."""
+"""Propagate errors by operator family: the operands' errors, plus the operator's own rounding."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -204,8 +204,8 @@ def summed(
     known: Mapping[int, Tensor],
     result: Tensor,
 ) -> Tensor | None:
-    """Return Σ|a|·|b| times one rounding per summand, plus the operands' errors times the
-    magnitudes.
+    """Return the error of a sum of products: Σ|a|·|b| times one rounding per summand, plus the
+    operands' errors times the magnitudes.
     """
     if result.dtype.is_complex:
         raise NoErrorRule("complex numbers")

@@ -1,4 +1,4 @@
-"""Amplification of the last bits of floats through a program.
+"""Measure how a program amplifies errors in the last bits of its floats.
 
 Two float kernels agree to about 1e-6. Where a program quantizes their results, that difference
 decides how some elements are rounded, and the outputs of a deep network then differ by far more.

@@ -1,4 +1,4 @@
-"""Comparison of the ops of a lowered program with the model's ops in eager PyTorch.
+"""Compare the ops of a lowered program with the model's ops in eager PyTorch.
 
 An op of the model is tracked by its location. Of the final ops with that location, the last one
 usually computes the result of the model's op, but rewrites may move a part of it (a scale, a

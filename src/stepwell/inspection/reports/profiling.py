@@ -1,4 +1,4 @@
-"""The profile of a `.pte` on ExecuTorch's runtime, by op of the model.
+"""Profile a `.pte` on ExecuTorch's runtime, by op of the model.
 
 The runtime's own profiler measures kernel calls, and XNNPACK's operators inside a delegate.
 ExecuTorch's Inspector reads its output and, with the ETRecord of the lowering, maps each event to

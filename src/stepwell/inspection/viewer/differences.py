@@ -1,4 +1,4 @@
-"""The difference of the lowered program's values from eager PyTorch's, by node of the model.
+"""Compute how the lowered program's values differ from eager PyTorch's, by node of the model.
 
 Rewrites change the value of a node's op (a scale is folded into the next layer, a mean is removed
 from a residual stream). A value is therefore compared only if it is the same quantity: both

@@ -1,4 +1,4 @@
-"""Comparison of two programs: find the ops that correspond."""
+"""Compare two programs: find the ops that correspond."""
 
 import re
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Measurement of ExecuTorch's own flow on a model, in a separate process.
+"""Measure ExecuTorch's own flow on a model, in a separate process.
 
     python -m stepwell.integrations.executorch.stock examples/models/deit.py:deit_tiny
 

@@ -1,4 +1,4 @@
-"""Candidates for dynamic dimensions of a model's inputs, and inputs of other sizes.
+"""Find axes of a model's inputs that may be dynamic, and create inputs of other sizes.
 
 Three kinds of axes have names. The batch is the first axis of every input whose size there equals
 that of the first input. Image axes are the last two axes of inputs of rank 4 and more. A sequence

@@ -1,4 +1,4 @@
-"""Export of a model with dynamic dimensions, and the source lines that specialize dimensions.
+"""Export a model with dynamic dimensions, and find the source lines that specialize others.
 
 torch logs when it specializes a symbol, from inside the responsible call: the innermost frame
 outside torch is the model's line.

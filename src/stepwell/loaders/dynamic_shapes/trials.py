@@ -1,4 +1,4 @@
-"""Comparison of a dynamic program with its model at further sizes.
+"""Compare a program of dynamic sizes with its model at further sizes.
 
 If the model accepts a size and the program does not, a guard of the trace excludes it
 (`s % 32 == 0`): the program's sizes have a step. If both run and disagree, the dimension must not

@@ -1,4 +1,4 @@
-"""Comparison of an artifact's results with eager PyTorch, by the bound of `stepwell check`."""
+"""Compare an artifact's results with eager PyTorch, by the bound of `stepwell check`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

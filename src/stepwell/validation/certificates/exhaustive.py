@@ -1,5 +1,4 @@
-"""Exhaustive comparison of elementwise functions of a few 8-bit or bool operands, on all their
-values.
+"""Compare elementwise functions of a few 8-bit or bool operands on all values of the operands.
 
 Scalar constants are part of the functions, and so are lookup tables.
 """

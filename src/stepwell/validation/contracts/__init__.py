@@ -1,4 +1,4 @@
-"""Testing of rewrites on variants of their documented examples.
+"""Test rewrites on variants of their documented examples.
 
 The example in a rewrite's docstring is one program to which it applies. `draft` makes it editable,
 `variants` varies it (types, shapes, arguments, users, constants), and `trial` applies the rewrite

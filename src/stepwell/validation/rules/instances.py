@@ -193,7 +193,7 @@ class Instances:
                 yield f"{pattern.name if isinstance(pattern, Hole) else name}.of"
 
     def _is_templated(self) -> bool:
-        """Whether the shapes are related in a way that only the example shows, not the types."""
+        """Whether the rule's example relates shapes in a way that the rule's types do not state."""
         lines = (*self.rule.beside, *self.rule.before)
         if any(line.op == WEIGHT for line in lines) or self.rule.root.family:
             return True

@@ -218,7 +218,7 @@ class SymbolicInt(Symbolic, int):
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The result of a comparison; conversion to bool forks the run."""
+    """The result of comparing symbolic numbers; its conversion to bool forks the run."""
 
     node: Number
     tokens: Tokens
