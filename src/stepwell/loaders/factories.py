@@ -1,4 +1,4 @@
-"""Model factories, `file.py:callable`: the forms of their results, and their errors."""
+"""Call model factories (`file.py:callable`), normalize their results and report their errors."""
 
 import importlib.util
 import sys

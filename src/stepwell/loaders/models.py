@@ -1,4 +1,4 @@
-"""`MODEL` on the command line: `.pt2`, saved program, `file.py:callable`, a transformers folder,
+"""Open the `MODEL` of a command: `.pt2`, saved program, `file.py:callable`, a transformers folder,
 a `.gguf` of a language model.
 
 The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, with

@@ -1,1 +1,1 @@
-"""Registration of what plug-ins and users add: operators, targets, rewrites."""
+"""Register additions of plug-ins and users: operators, targets, rewrites."""

@@ -1,4 +1,4 @@
-"""Trials of one application of a rewrite on special values, by family of CPUs.
+"""Try one application of a rewrite on special values, as each family of CPUs treats them.
 
 The old ops compute in PyTorch's arithmetic, the new ones as each engine treats special values. A
 node that ExecuTorch's own flow also produces from the same ops (`docs/semantics.md` accepts those)

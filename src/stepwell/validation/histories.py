@@ -1,4 +1,4 @@
-"""Initial states of a program's mutable buffers, and sequences of calls, for checking.
+"""Create initial states of a program's mutable buffers, and sequences of calls, for checks.
 
 A pass that loses an update of a cache is still correct on the first call. Each method is therefore
 also tested from arbitrary states (random, special, counters near a buffer's length), and from the

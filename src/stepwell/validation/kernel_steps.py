@@ -1,4 +1,4 @@
-"""Kernels with several roundings, written as sequences of operators for the error analysis."""
+"""Define kernels with several roundings as sequences of operators, for the error analysis."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""One interpretation of a method that records the runtime value of every SSA value.
+"""Interpret a method and record the runtime value of every SSA value.
 
 The last bits of a float kernel may depend on the memory layout, so every value is made dense before
 it is used: the result of an op then depends only on its numbers, and an exact rewrite upstream

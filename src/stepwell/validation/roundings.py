@@ -1,4 +1,4 @@
-"""A running error analysis: a rounding error bound for each element that PyTorch computes.
+"""Compute, next to each element that PyTorch computes, a bound of its rounding error.
 
 Each float has an error bound per element, which is propagated through the operators of a program.
 An operator adds the rounding of its own result to the propagated errors of its operands. An

@@ -1,4 +1,4 @@
-"""Samples for checking: random inputs, and inputs that reveal wrong rewrites.
+"""Create samples for checks: random inputs, and inputs that reveal wrong rewrites.
 
 They are seeded, so a finding is reproducible. A sample is *plain* if its numbers are finite and of
 moderate size. A bounded (not exact) pass guarantees its bound on plain samples only.

@@ -1,4 +1,4 @@
-"""Arguments of the commands that show, run and check programs."""
+"""Add the arguments of the commands that show, run and check programs."""
 
 import argparse
 from pathlib import Path

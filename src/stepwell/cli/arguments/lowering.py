@@ -1,4 +1,4 @@
-"""Arguments of the commands that lower and measure models."""
+"""Add the arguments of the commands that lower and measure models."""
 
 import argparse
 import os

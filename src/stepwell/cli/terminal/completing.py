@@ -1,4 +1,4 @@
-"""Completion of the command line by argcomplete, from the extra `stepwell[completion]`.
+"""Complete the command line in the shell by argcomplete, from the extra `stepwell[completion]`.
 
     eval "$(register-python-argcomplete stepwell)"
 

@@ -1,4 +1,4 @@
-"""The outcome of a command as JSON (`--json FILE`), in one shape for all commands."""
+"""Write the outcome of a command as JSON (`--json FILE`), in one shape for all commands."""
 
 import argparse
 import dataclasses

@@ -1,4 +1,4 @@
-"""Progress on a terminal for tasks longer than two seconds; none if the output is piped."""
+"""Show progress on a terminal for tasks longer than two seconds; nothing if output is piped."""
 
 from __future__ import annotations
 

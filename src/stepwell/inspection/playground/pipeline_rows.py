@@ -1,4 +1,4 @@
-"""The edited pipeline, and its passes as rows of the page."""
+"""Edit a pipeline, and represent its passes as rows of the playground's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The playground without its page: a method for each action, JSON in and out.
+"""Implement the playground without its page: a method for each action, JSON in and out.
 
 held = Playground(program, "block")
 held.lower({"target": "xnnpack", "edits": [["without", "legalize/lower-clamp"]]})

@@ -1,4 +1,4 @@
-"""Proofs of typed rules in a separate process, which is killed if a proof takes too long.
+"""Prove typed rules in a separate process, which is killed if a proof takes too long.
 
 python -m stepwell.inspection.playground.proofs  # JSON lines: rules in, verdicts out
 """

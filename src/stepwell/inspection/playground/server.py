@@ -1,4 +1,4 @@
-"""The page's server, on the loopback address, for clients with the token of its link.
+"""Serve the playground's page on the loopback address, to clients with the token of its link.
 
 A browser that follows a link of another page has no token, and a request with another host name
 (`Host`) is rejected. One action that changes the state runs at a time. Another one waits for a

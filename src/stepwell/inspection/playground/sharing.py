@@ -1,4 +1,4 @@
-"""A playground as a link or a file; reading either parses it and executes nothing.
+"""Write a playground to a link or a file; reading either parses it and executes nothing.
 
 A link contains only texts: the program with its constants, the edited program, rules and edits. A
 file also contains the weights: it is an archive of `play.json`, the programs' texts, and their

@@ -1,4 +1,4 @@
-"""Typed rules: parsed, tested on variants of their own examples, and observed.
+"""Parse rules that a user types, test them on variants of their examples, and observe them.
 
 The text is parsed, not executed. It may name ops, and the functions and predicates that stepwell's
 own rules name, but nothing else.

@@ -1,4 +1,4 @@
-"""`explain`: for each op of a model, to which ops it was lowered, or why it was not.
+"""Explain a lowering: to which ops each op of a model was lowered, or why it was not.
 
 An op is tracked by its location: rewrites copy it to the ops that they create, so the final ops
 with the name of a model's op are the result of its lowering. The history of rewrites states which

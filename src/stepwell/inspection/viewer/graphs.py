@@ -1,4 +1,4 @@
-"""Graphs of a program for other viewers: Graphviz, and Google's Model Explorer.
+"""Write graphs of a program for other viewers: Graphviz, and Google's Model Explorer.
 
 Model Explorer's adapter for MLIR text stops at dialects it does not know; its own JSON
 (`graphs` → `nodes` with `incomingEdges`) takes any op name and shows node names, source lines and

@@ -1,4 +1,4 @@
-"""User-supplied numbers for a graph: Model Explorer's node data, read and validated.
+"""Read and validate user-supplied numbers for a graph: Model Explorer's node data.
 
 One graph's data is `{"results": {key: {"value": 0.5, "bgColor": "gold"}}}`, with `thresholds` or a
 `gradient`; a file may contain data of several graphs, by graph name or by model and graph name. A

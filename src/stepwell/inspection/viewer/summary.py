@@ -1,4 +1,4 @@
-"""A program in a few tables: ops, weights by type and size, inputs and outputs, memory."""
+"""Summarize a program in tables: ops, weights by type and size, inputs and outputs, memory."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""HTML fragments that notebooks show for programs, reports, explanations and checks."""
+"""Build HTML fragments that notebooks show for programs, reports, explanations and checks."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""Tables of a program's weights: names, types and bytes."""
+"""List a program's weights in tables: names, types and bytes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""XNNPACK's workspace of a delegate: the location and live range of each value.
+"""Compute XNNPACK's workspace of a delegate: the location and live range of each value.
 
 XNNPACK plans the workspace when a method starts and does not report it. Here the plan is computed
 from the graph by the planner's rules (XNNPACK's `src/memory-planner.c` and `src/runtime.c`). A

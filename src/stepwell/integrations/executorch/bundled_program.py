@@ -1,4 +1,4 @@
-"""Bundled programs (`.bpte`): a lowered program with test cases of the model or of a bundle."""
+"""Write bundled programs (`.bpte`): a lowered program with test cases of a model or a bundle."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A rewrite as a pass of the stock flow: `to_edge_transform_and_lower(transform_passes=…)`.
+"""Wrap a rewrite as a pass of the stock flow: `to_edge_transform_and_lower(transform_passes=…)`.
 
 The stock flow runs such passes on programs of its edge dialect and verifies the result against it,
 so the rewritten program is converted back to the edge dialect's own operators.

@@ -1,4 +1,4 @@
-"""xDSL's own `Interpreter` with stepwell's semantics of each op.
+"""Give xDSL's own `Interpreter` stepwell's semantics of each op.
 
 interpreter = xdsl_interpreter(program)
 (y,) = interpreter.call_op("forward", (x,))

@@ -1,4 +1,4 @@
-"""The location of an error in a text, and comments in a text that expect errors.
+"""Locate errors in a text, and match them with comments in the text that expect errors.
 
     // expected-error @+1 {{results are}}
     %y = aten.relu.default(%x) : (tensor<2xf32>) -> tensor<3xf32>

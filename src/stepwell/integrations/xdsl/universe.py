@@ -1,4 +1,4 @@
-"""stepwell's dialects and passes for plain `xdsl-opt`, through xDSL's universe.
+"""Provide stepwell's dialects and passes to plain `xdsl-opt`, through xDSL's universe.
 
 xDSL has a dialect `tosa` with a fifth of TOSA's ops, and two universes must not share a name. If
 stepwell is installed, `xdsl-opt` uses our dialect in its place, with every op of the schema. Schema

@@ -1,4 +1,4 @@
-"""Which input dimensions of a model can be dynamic, and which source line specializes the others.
+"""Find the input dimensions of a model that can be dynamic, and the lines that specialize others.
 
 The model is exported with every requested dimension dynamic, compared with eager PyTorch at further
 sizes, and exported again without the dimensions that fail. While torch traces, its log states which

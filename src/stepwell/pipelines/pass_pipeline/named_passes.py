@@ -1,4 +1,4 @@
-"""Every rewrite and pass by name, and each as an xDSL `ModulePass` for `stepwell opt`.
+"""Find rewrites and passes by name, and wrap each as an xDSL `ModulePass` for `stepwell opt`.
 
 A pass's options are the fields of its dataclass: `lift-constant-scalar{protect_attention=false}`.
 A whole pipeline is a pass too (`lower-to-xnnpack`, `lower-to-tosa-1-0-fp`), and so is each of its

@@ -1,4 +1,4 @@
-"""Textual pass lists for `stepwell opt`: names with options, and groups of rewrites."""
+"""Parse textual pass lists for `stepwell opt`: names with options, and groups of rewrites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of a model's inputs and outputs to those of an integer program.
+"""Convert a model's inputs and outputs to those of an integer program.
 
 An integer-only target takes the integers of quantized inputs and returns those of quantized
 outputs. A target without 64-bit integers returns 32 bits. Attributes of the program state which

@@ -1,4 +1,4 @@
-"""Arithmetic and digests modulo a prime, elementwise on tensors.
+"""Compute sums, products and digests modulo a prime, elementwise on tensors.
 
 Two expressions that are equal as rational functions are equal modulo the prime for every choice of
 their variables. Two that differ are equal for few choices (Schwartz and Zippel: degree / prime). A

@@ -1,4 +1,4 @@
-"""Value definitions with an equivalence relation that is closed under congruence.
+"""Store definitions of values, and which values are equal, closed under congruence.
 
 A value has a number. An op defines its results by its name, its attributes and the classes of its
 operands. Two definitions with the same attributes and operand classes have the same values, so one

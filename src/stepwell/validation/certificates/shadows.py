@@ -1,4 +1,4 @@
-"""Tensors of expressions, on which PyTorch operators are followed symbolically.
+"""Represent tensors whose elements are expressions, on which PyTorch operators run.
 
 A `Shadow` has a shape, an element type, and for each element the value of its expression modulo a
 prime (`field`). The interpreter and the recipes of weights run on shadows as they run on tensors,

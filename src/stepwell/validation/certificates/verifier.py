@@ -1,4 +1,4 @@
-"""Verification of a certificate from its texts, without the pipeline that produced it.
+"""Verify a certificate from its texts, without the pipeline that produced it.
 
 The ops of the source program's text define the first known values. Each statement claims that pairs
 of values are equal. Its operands must be known values, its ops must match the program's

@@ -1,4 +1,4 @@
-"""A method as plain data that can be edited and rebuilt, with types inferred again.
+"""Represent a method as plain data that is edited and rebuilt, with types inferred again.
 
 Values are numbered. A source is an input or a weight; a step is an op whose operands are in its
 `arguments`. A rebuilt program has the types that its dialect infers. If a dialect states types (the

@@ -1,4 +1,4 @@
-"""The trial of one rewrite on one variant: dropped, not matched, refused, applied, or wrong."""
+"""Try a rewrite on one variant of its example: dropped, not matched, refused, applied, or wrong."""
 
 import traceback
 from collections.abc import Sequence

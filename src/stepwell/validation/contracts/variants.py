@@ -1,4 +1,4 @@
-"""The variants of an example: every single edit, then combinations of edits.
+"""Generate the variants of an example: every single edit, then combinations of edits.
 
 Each edit changes one property of a draft independently of the rewrite. Many edits do not give a
 valid program; building the draft detects this.

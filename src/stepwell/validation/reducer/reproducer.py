@@ -1,4 +1,4 @@
-"""Reproducers: the program before a pass failed, and that pass, as text.
+"""Write and read reproducers: the program before a pass failed, and that pass, as text.
 
     // stepwell reproducer: `stepwell opt repro.mlir --load my_rewrite.py` runs the step again
     // step: my-rewrite{limit=4}

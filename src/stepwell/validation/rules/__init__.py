@@ -1,1 +1,1 @@
-"""The rule verifier: the pattern and the replacement of a rule compute the same values."""
+"""Verify that the pattern and the replacement of a rule compute the same values."""

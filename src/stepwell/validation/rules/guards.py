@@ -1,5 +1,5 @@
-"""Verification of a rule's conditions: each one is either necessary, or serves the purpose that its
-label states.
+"""Verify a rule's conditions: each one is either necessary, or serves the purpose that its label
+states.
 
 A condition excludes the programs that match without it but not with it. Without the condition, one
 of these programs must change its result or be impossible to construct. A condition with a label

@@ -1,4 +1,4 @@
-"""Stored verdicts on rules, by the rule's hash, and their tables in `docs/proofs.md`.
+"""Store verdicts on rules by the rule's hash, and write their tables in `docs/proofs.md`.
 
 `make prove` writes `verdicts.json`, and `conditions.json` for the rules without each condition. A
 rule whose text or functions changed has no verdict here. `--new` proves everything again if the

@@ -1,4 +1,4 @@
-"""Symbolic numbers on which the conditions and functions of rules run.
+"""Represent unknown numbers, on which the conditions and functions of rules run.
 
 A rule's `$c` becomes a `SymbolicFloat` or a `SymbolicInt`. Arithmetic on one gives another, and a
 comparison gives a `Truth`. Converting a `Truth` to bool forks the run: it is true in one run and

@@ -1,4 +1,4 @@
-"""The solver, imported on the first proof; the extra `.[prove]` installs it."""
+"""Import the solver z3 on the first proof; the extra `.[prove]` installs it."""
 
 from typing import Any
 
