@@ -175,6 +175,12 @@ def element(type_: Attribute) -> Attribute:
 
 
 @once_each
+def element_name(type_: Attribute) -> str:
+    """Return the text of the element type of a tensor type, such as `f32`."""
+    return str(element(type_))
+
+
+@once_each
 def is_static(type_: Attribute) -> bool:
     """Whether every dimension is a number."""
     return all(isinstance(d, int) for d in dims(type_))

@@ -25,7 +25,8 @@ from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.inherited_deviations import JUDGES
-from stepwell.ir.types import element
+from stepwell.ir.traversal import walk
+from stepwell.ir.types import element, element_name
 from stepwell.translate.range_analysis import interval
 from stepwell.translate.range_analysis.analysis import ENGINES
 from stepwell.translate.range_analysis.interval import Interval, hull
@@ -81,6 +82,7 @@ def stock_nodes() -> dict[str, str]:
     return found
 
 
+@cache
 def node_of(name: str) -> str | None:
     """Return the name of the XNNPACK node that an op of this name is, or that it becomes when it is
     lowered alone; None if there is none.
@@ -107,7 +109,7 @@ def measured_as(op: Operation) -> tuple[str, str] | None:
         return None
     if isinstance(op, XnnpackOp):
         return op.measured_as()
-    dtype, made = str(element(types[0])), str(element(op.results[0].type))
+    dtype, made = element_name(types[0]), element_name(op.results[0].type)
     if name != "xnnpack.convert":
         return name, dtype
     return (f"{name} to {made}", dtype) if {dtype, made} == {"f16", "f32"} else None
@@ -118,7 +120,7 @@ def is_exact(op: Operation, program: Program) -> bool:
     values, although its XNNPACK node does.
     """
     dtypes = [dtype for name, dtype in program.context.exact if name == op.name]
-    return bool(dtypes) and str(element(op.operands[0].type)) in dtypes
+    return bool(dtypes) and element_name(op.operands[0].type) in dtypes
 
 
 def losses_of_nodes(
@@ -190,7 +192,7 @@ def widened_by_engines(
         return found
     given = [(float(held.low), float(held.high), held.nan) for held in values]
     if measured is None:
-        changes = _changes(str(part), str(element(op.results[0].type)))
+        changes = _changes(str(part), element_name(op.results[0].type))
         is_lost = any(change.is_loss and change.may_meet(given) for change in changes)
         return replace(found, low=-inf, high=inf, nan=True, whole=False) if is_lost else found
     is_limited = measured[0].split()[-1] in ("clamped", "xnnpack.clamp")
@@ -223,7 +225,7 @@ def losing_nodes(program: Program) -> dict[str, tuple[str, ...]]:
     """Return, for each XNNPACK node of a lowered program, the engines on which its results for
     special values are not PyTorch's.
     """
-    ops = (op for op in program.module.walk() if isinstance(op, XnnpackOp) and op.operands)
+    ops = (op for op in walk(program.module) if isinstance(op, XnnpackOp) and op.operands)
     nodes = sorted({op.measured_as() for op in ops})
     on = {
         f"{name} {dtype}": tuple(e for e in engines() if engine_behavior(name, dtype, e).losses)

@@ -110,7 +110,11 @@ def delegate_problems(
                 "a value has one datatype in XNNPACK; give it to the delegate twice",
             )
     for op in delegate.block.ops:
-        if isinstance(op, WeightOp) and (size := _constant_size(op)) > _LIMIT:
+        if (
+            isinstance(op, WeightOp)
+            and dense_size(op.result.type) > _LIMIT
+            and (size := _constant_size(op)) > _LIMIT
+        ):
             yield Problem(
                 f"the constant {quoted(op.key.data)} has {size} bytes; one of a delegate has up to "
                 "2 GiB",

@@ -15,6 +15,7 @@ from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.program import Program
+from stepwell.ir.traversal import walk
 from stepwell.ir.weights import dense_size
 
 
@@ -70,7 +71,7 @@ def tail_of(
     """Return a segment for the constants of all delegates, after all other weights."""
     inside = outside = 0
     for func in program.methods.values():
-        for op in func.body.walk():
+        for op in walk(func):
             if isinstance(op, DelegateOp):
                 inside += room(op)
             elif isinstance(op, WeightOp) and not isinstance(op.parent_op(), DelegateOp):

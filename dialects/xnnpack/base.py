@@ -46,7 +46,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.engine_behavior import EngineBehavior, engine_behavior
 from stepwell.ir.declared.families import HasFamilies
 from stepwell.ir.declared.inference import infer
-from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.ir.types import Dim, dims, element, element_name, tensor
 from stepwell.ir.verification_cache import Verifies
 
 _UNIT = UnitAttr()
@@ -144,7 +144,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
     def measured_as(self) -> tuple[str, str]:
         """Return the node's name and dtype in the table of measured behavior."""
         held = quantization(self.operands[0].type)
-        dtype = str(element(self.operands[0].type)) if held is None else "quantized"
+        dtype = element_name(self.operands[0].type) if held is None else "quantized"
         return self.name + (" clamped" if self.output_range is not None else ""), dtype
 
     def behavior(self, engine: str) -> EngineBehavior:

@@ -15,7 +15,14 @@ from xdsl.ir import Operation
 
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import History
-from stepwell.ir.rewriting.rewrite import GreedyRewrites, Rewrite, Rewriter, run_rewrites
+from stepwell.ir.rewriting.rewrite import (
+    GreedyRewrites,
+    Rewrite,
+    Rewriter,
+    may_match,
+    run_rewrites,
+)
+from stepwell.ir.traversal import walk
 
 ROUNDS = 16
 """The most rounds. Then a last decomposition makes what is left legal."""
@@ -94,15 +101,24 @@ class Legalize(GreedyRewrites):
 
     def apply(self, program: Program, history: History) -> int:
         """Repeat until nothing is left to decompose or to canonicalize."""
+        classes = set(map(type, walk(program.module)))
+
+        def run_phase(rewrites: tuple[Rewrite[Any], ...]) -> int:
+            """Run the rewrites of a phase, unless no op has one of their classes."""
+            nonlocal classes
+            if not may_match(rewrites, classes):
+                return 0
+            applied = run_rewrites(program, rewrites, history)
+            if applied:
+                classes = set(map(type, walk(program.module)))
+            return applied
 
         def run(kind: type[Phase]) -> int:
-            return sum(run_rewrites(program, each, history) for each in self.phases[kind])
+            return sum(map(run_phase, self.phases[kind]))
 
         def decomposed() -> int:
             """Run the first phase of decompositions that changes something."""
-            phases = self.phases[ThenDecompose]
-            counts = (run_rewrites(program, each, history) for each in phases)
-            return next(filter(None, counts), 0)
+            return next(filter(None, map(run_phase, self.phases[ThenDecompose])), 0)
 
         applied = run(ThenLower)
         for number in range(ROUNDS):

@@ -256,15 +256,19 @@ def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
     if type(step) is NamedPass:
         return looks_at(step.held, classes)
     if _is_labeled(type(step)):
-        rewrites = cast(GreedyRewrites, step).rewrites
-        dispatch = dispatch_of(rewrites)
-        idle = dispatch.idle
-        if idle.issuperset(classes):
-            return False
-        idle.update(c for c in classes if not candidates_of(c, rewrites, dispatch))
-        return not idle.issuperset(classes)
+        return may_match(cast(GreedyRewrites, step).rewrites, classes)
     anchors = anchors_of(step)
     return anchors is None or any(is_one_of(cls, anchors) for cls in classes)
+
+
+def may_match(rewrites: Sequence[Rewrite[Any]], classes: Iterable[type[Operation]]) -> bool:
+    """Whether some rewrite has an anchor among some classes."""
+    dispatch = dispatch_of(rewrites)
+    idle = dispatch.idle
+    if idle.issuperset(classes):
+        return False
+    idle.update(c for c in classes if not candidates_of(c, rewrites, dispatch))
+    return not idle.issuperset(classes)
 
 
 def is_driven(step: Step) -> bool:
@@ -357,13 +361,14 @@ class _Driver:
                 continue
             if refused:
                 refused.pop((id(op), rewrite.name), None)
-            if found is not None:
-                if lost is not None and not lost.everywhere:
-                    self._record_deviation(rewrite, op, lost)
-                self._apply(rewrite, op, found)
-                if lost is not None:
-                    self.program.context.forget()
-                return
+            if found is None:
+                continue
+            if lost is not None and not lost.everywhere:
+                self._record_deviation(rewrite, op, lost)
+            self._apply(rewrite, op, found)
+            if lost is not None:
+                self.program.context.forget()
+            return
 
     def _ask(self, rewrite: Rewrite[Any], ask: Ask, op: Operation) -> Any:
         """Return a rewrite's match at an op, its refusal or None."""
@@ -376,7 +381,7 @@ class _Driver:
             found = ask(op, self.program)
         except Exception as error:
             return self._excused(rewrite, op, error)
-        if isinstance(found, NO_MATCH):
+        if found is not None and isinstance(found, NO_MATCH):
             raise returned(rewrite, rewrite.name, "match", found, op, self.applied)
         return found
 

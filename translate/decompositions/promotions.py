@@ -100,12 +100,13 @@ def _is_whole(value: SSAValue) -> bool:
     "aten.batch_norm.default",
     to="aten",
     bound=roundings("one rounding to halves may go to either side"),
+    unless=lambda op: len({element(value.type) for value in op.operands}) == 1,
     sample="""
     %w = stepwell.weight <"w"> "parameter" : tensor<4xf32>
     %y = aten.layer_norm.default(%x, [4], %w) : (tensor<2x4xf16>, tensor<4xf32>) -> tensor<2x4xf16>
     """,
 )
-def widen_mixed_norm(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
+def widen_mixed_norm(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """Compute a norm of halves with wider parameters in the type of its parameters.
 
     A half-precision network usually keeps its norms in float32. PyTorch computes such a norm in the
@@ -113,10 +114,7 @@ def widen_mixed_norm(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | Non
     (bfloat16 with float16), for which PyTorch has no kernel, are computed in float32, or in float64
     if that is one of the types.
     """
-    elements = {element(value.type) for value in op.operands}
-    if len(elements) == 1:
-        return None
-    wide = f64 if f64 in elements else f32
+    wide = f64 if f64 in {element(value.type) for value in op.operands} else f32
     arguments = {
         name: cast(b, value, wide) if isinstance(value, SSAValue) else value
         for name, value in op.present().items()

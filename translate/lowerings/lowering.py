@@ -119,13 +119,14 @@ class Grammar:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A match: the operations on the scratch pad, and the replacement of each result (or layer
-    use).
+    """A match: the operations on the scratch pad, the replacement of each result (or layer use),
+    and the deviation of the application, if any.
     """
 
     op: Operation
     pad: Pad
     values: tuple[SSAValue | None, ...]
+    lost: Deviation | None
     layer: Layer | None = None
 
 
@@ -207,17 +208,34 @@ class Lowering(Rewrite[Drawn]):
         program: Program,
         made: Callable[[Any], Sequence[SSAValue | None] | None],
     ) -> Drawn | Refusal | None:
-        """Run a function on a scratch pad, which is emptied after a refusal or None."""
-        pad = Pad(op, program)
-        values = None
+        """Run a function on a scratch pad, which is emptied after a refusal or None.
+
+        A forbidden deviation refuses the op when the function records its first op: guards come
+        first, and nothing is built for no use.
+        """
+        lost: Deviation | None = None
+
+        def refuse_deviation() -> None:
+            nonlocal lost
+            lost = None if loses is None else loses(op, program)
+            if lost is not None and (reason := forbidden(lost, program.context)):
+                refuse(reason)
+
+        loses = type(self).loses
+        pad = Pad(op, program, None if loses is None else refuse_deviation)
+        drawn = None
         try:
             values = made(_GOALS[self.to].writer(pad))
+            if values is not None:
+                if not pad.inserted:
+                    refuse_deviation()
+                drawn = Drawn(op, pad, tuple(values), lost)
         except Refused as refused:
             return Refusal(refused.reason)
         finally:
-            if values is None:
+            if drawn is None:
                 pad.drop()
-        return None if values is None else Drawn(op, pad, tuple(values))
+        return drawn
 
     def called(self, op: Operation, given: Sequence[Any], b: Any, **more: Any) -> Any:
         """Call a lowering function with these values and the other arguments that it takes."""
@@ -225,12 +243,8 @@ class Lowering(Rewrite[Drawn]):
         return cls.function(*given, **_named(self, op, _GOALS[cls.to], b), **more)
 
     def deviates(self, match: Drawn, program: Program) -> Deviation | None:
-        """Return the decorator's `deviation` for this op; if it is forbidden, drop the new ops."""
-        loses = type(self).loses
-        lost = None if loses is None else loses(match.op, program)
-        if lost is not None and forbidden(lost, program.context):
-            match.pad.drop()
-        return lost
+        """Return the decorator's `deviation` for the op of the match."""
+        return match.lost
 
     def bound_at(self, match: Drawn, value: Value) -> Bound:
         """Return the decorator's `error_bound` for the values at hand, or the fixed bound."""

@@ -7,7 +7,7 @@ function runs only once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -17,10 +17,15 @@ from stepwell.ir.rewriting.rewriter import Rewriter
 
 
 class Pad(Rewriter):
-    """A rewriter that collects ops until `splice` inserts them; it cannot replace or erase."""
+    """A rewriter that collects ops until `splice` inserts them; it cannot replace or erase.
 
-    def __init__(self, root: Operation, program: Program) -> None:
-        self.root, self.program = root, program
+    `on_first`, if any, is called when the first op is recorded, and may refuse.
+    """
+
+    def __init__(
+        self, root: Operation, program: Program, on_first: Callable[[], None] | None = None
+    ) -> None:
+        self.root, self.program, self._on_first = root, program, on_first
         self.inserted: list[Operation] = []
         self._heads: dict[str, WeightOp] = {}
         self._weights_before = len(program.weights)
@@ -29,6 +34,8 @@ class Pad(Rewriter):
         """Record an op, which `splice` inserts before the root."""
         assert before is None, "a lowering inserts before the op only"
         self.inserted.append(op)
+        if self._on_first is not None and len(self.inserted) == 1:
+            self._on_first()
         return op
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:

@@ -28,6 +28,7 @@ from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_n
 from stepwell.ir.dtypes import dtype_name, has_torch_dtype, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
+from stepwell.ir.traversal import walk
 from stepwell.ir.types import ScalarType, dims, element, is_static
 
 _OR_PIN = "; or pin its symbolic sizes: lower(..., sizes={...}) or --sizes"
@@ -59,9 +60,11 @@ def _unbounded_sizes(func: FuncOp, bounds: dict[str, int]) -> Iterator[Problem]:
     ranges = get_signature(func).ranges
     where = f"method @{func.sym_name.data}"
     values = [(where, argument) for argument in func.body.block.args]
-    values += [(describe_op(op), result) for op in func.body.walk() for result in op.results]
+    values += [(describe_op(op), result) for op in walk(func) for result in op.results]
     for place, value in values:
-        for dim in dims(value.type) if isinstance(value.type, TensorType) else ():
+        if not isinstance(value.type, TensorType) or is_static(value.type):
+            continue
+        for dim in dims(value.type):
             if isinstance(dim, int) or str(dim) in bounds:
                 continue
             bounds[str(dim)] = 1

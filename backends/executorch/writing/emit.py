@@ -46,6 +46,7 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import UnsupportedError, node_name
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
+from stepwell.ir.traversal import walk
 from stepwell.ir.types import (
     BoolType,
     FloatType,
@@ -423,7 +424,7 @@ class MethodEmitter:
         self.builder.delegate(
             Delegate(made.backend, made.payload, made.options, events),
             [*inputs, *(self.values[result] for result in op.results)],
-            sorted({self.handle_of(inner) for inner in op.walk() if node_name(inner.location)}),
+            sorted({self.handle_of(inner) for inner in walk(op) if node_name(inner.location)}),
         )
 
     # -- what leaves ---------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import Problem
 from stepwell.ir.options import Option
 from stepwell.ir.program import Program
+from stepwell.ir.traversal import walk
 from stepwell.pipelines.pass_pipeline import stage_tables
 from stepwell.pipelines.xnnpack import XNNPACK, XNNPACK_PUBLISHED
 from stepwell.targets.target import Session, Target
@@ -71,7 +72,7 @@ XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED, HALF, FOR_CPU)
 
 def _problems(program: Program) -> Sequence[Problem]:
     embed = program.context.option(EMBED_UNPACKED_CONSTANTS.name, False)
-    delegates = (op for op in program.module.walk() if isinstance(op, DelegateOp))
+    delegates = (op for op in walk(program.module) if isinstance(op, DelegateOp))
     inside = [problem for op in delegates for problem in delegate_problems(op, embed)]
     return [*emission_problems(program, {DelegateOp}), *inside]
 

@@ -66,6 +66,7 @@ Scale = tuple[Turned, tuple[int, int]]
     to="aten",
     bound=roundings("the image is scaled in place of the filter"),
     deviation=lambda op, program: REORDERED,
+    unless=lambda op: weight_key(op.operands[1]) is not None,
     sample="""
     %w = stepwell.weight <"w"> "parameter" : tensor<5x3x1x1xf32>
     %f = aten.mul.Tensor(%w, %s) : (tensor<5x3x1x1xf32>, tensor<1x3x1x1xf32>) -> tensor<5x3x1x1xf32>

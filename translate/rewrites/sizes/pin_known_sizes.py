@@ -38,6 +38,7 @@ from stepwell.ir.side_effects import is_pure
 from stepwell.ir.signature import get_signature
 from stepwell.ir.sizes.size import Size, is_unbacked
 from stepwell.ir.sizes.size_ranges import settled_within
+from stepwell.ir.traversal import walk
 from stepwell.ir.types import Dim, IntType, dims, is_static
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Pinning
 
@@ -52,7 +53,7 @@ class PinKnownSizes(Pass):
     def concerns(program: Program) -> bool:
         """Whether a method has a data-dependent size, or a size that is the same in all calls."""
         return any(
-            _has_settled_sizes(func) or any(map(_has_sizes_of_data, func.body.walk()))
+            _has_settled_sizes(func) or any(map(_has_sizes_of_data, walk(func)))
             for func in program.methods.values()
         )
 
@@ -92,7 +93,7 @@ def _has_settled_sizes(func: FuncOp) -> bool:
     ranges = get_signature(func).ranges
     return any(
         isinstance(size, Size) and settled_within(size, ranges) != size
-        for op in func.body.walk()
+        for op in walk(func)
         for result in op.results
         for size in _sizes(result.type)
     )
