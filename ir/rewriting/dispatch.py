@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from xdsl.ir import Operation
@@ -54,3 +54,13 @@ def dispatch_of(rewrites: Sequence[Any]) -> Dispatch:
             _DISPATCHES.clear()
         dispatch = _DISPATCHES[id(rewrites)] = (rewrites, Dispatch())
     return dispatch[1]
+
+
+def may_match(rewrites: Sequence[Any], classes: Iterable[type[Operation]]) -> bool:
+    """Whether some rewrite has an anchor among some classes."""
+    dispatch = dispatch_of(rewrites)
+    idle = dispatch.idle
+    if idle.issuperset(classes):
+        return False
+    idle.update(c for c in classes if not candidates_of(c, rewrites, dispatch))
+    return not idle.issuperset(classes)

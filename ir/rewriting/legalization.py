@@ -14,14 +14,9 @@ from typing import Any, ClassVar
 from xdsl.ir import Operation
 
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting.dispatch import may_match
 from stepwell.ir.rewriting.history import History
-from stepwell.ir.rewriting.rewrite import (
-    GreedyRewrites,
-    Rewrite,
-    Rewriter,
-    may_match,
-    run_rewrites,
-)
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, Rewrite, Rewriter, run_rewrites
 from stepwell.ir.traversal import walk
 
 ROUNDS = 16

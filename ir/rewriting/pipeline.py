@@ -110,8 +110,6 @@ class Pipeline(Shown):
             found = [(full, at) for full, at in places if full == path]
         else:
             found = [(full, at) for full, at in places if full.rpartition("/")[2] == path]
-        if not found:
-            found = [(full, at) for full, at in places if path in self._former_paths(full, at)]
         if len(found) == 1:
             return found[0][1]
         if found:
@@ -171,14 +169,6 @@ class Pipeline(Shown):
             yield step_name(step), (at, None)
             for part, held in enumerate(parts_of(step)):
                 yield f"{step_name(step)}/{step_name(held)}", (at, part)
-
-    def _former_paths(self, path: str, place: tuple[int, int | None]) -> Iterator[str]:
-        """Yield the former names of a rewrite, with and without its pass."""
-        at, part = place
-        step = self.steps[at] if part is None else parts_of(self.steps[at])[part]
-        group, stroke, _ = path.rpartition("/")
-        for name in step.formerly if isinstance(step, Rewrite) else ():
-            yield from (name, f"{group}{stroke}{name}")
 
     def _spliced(
         self, path: str, preceding: tuple[Step, ...], following: tuple[Step, ...]

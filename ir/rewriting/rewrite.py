@@ -26,7 +26,7 @@ from stepwell.ir.declared.bounds import EXACT, Bound
 from stepwell.ir.declared.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.dispatch import Ask, candidates_of, dispatch_of
+from stepwell.ir.rewriting.dispatch import Ask, candidates_of, dispatch_of, may_match
 from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.rewriting.history import Event, History
 from stepwell.ir.rewriting.inherited_deviations import judged
@@ -78,8 +78,6 @@ class Rewrite(ABC, Generic[M, O]):
     """How many applications at deep ops it may make; the minimum counts for rewrites driven
     together.
     """
-    formerly: ClassVar[tuple[str, ...]] = ()
-    """Former names, by which paths and texts of pipelines still find it."""
     phases: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """The phases of pipelines to which it belongs, with its options there: `decompose` of every
     target that lacks an op that it matches, `xnnpack/decompose` of one target.
@@ -259,16 +257,6 @@ def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
         return may_match(cast(GreedyRewrites, step).rewrites, classes)
     anchors = anchors_of(step)
     return anchors is None or any(is_one_of(cls, anchors) for cls in classes)
-
-
-def may_match(rewrites: Sequence[Rewrite[Any]], classes: Iterable[type[Operation]]) -> bool:
-    """Whether some rewrite has an anchor among some classes."""
-    dispatch = dispatch_of(rewrites)
-    idle = dispatch.idle
-    if idle.issuperset(classes):
-        return False
-    idle.update(c for c in classes if not candidates_of(c, rewrites, dispatch))
-    return not idle.issuperset(classes)
 
 
 def is_driven(step: Step) -> bool:

@@ -72,9 +72,6 @@ ReluUnderNegation = respelled(
 RefuseRelu = respelled(
     "refuse-relu", aten.ReluDefault, match=lambda _, op, program: Refusal("it is a relu")
 )
-Renamed = respelled(
-    "relu-to-curve", aten.ReluDefault, aten.TanhDefault, formerly=("relu-to-tangent",)
-)
 
 
 @dataclass(frozen=True)
@@ -163,14 +160,6 @@ def test_a_pipeline_is_edited_by_the_names_of_its_steps_and_never_in_place() -> 
         whole.without("relu")
     with pytest.raises(StepwellError, match="did you mean 'relu-to-tanh'"):
         whole.without("relu-to-tan")
-
-
-def test_a_rewrite_is_found_by_a_name_that_it_had() -> None:
-    whole = Pipeline("renamed", (RefuseRelu(), GreedyRewrites("group", (Renamed(), TanhToTanh()))))
-    for path in ("relu-to-tangent", "group/relu-to-tangent", "group/relu-to-curve"):
-        assert whole.find(path) == (1, 0)
-    with pytest.raises(StepwellError, match="no pass 'other/relu-to-tangent'"):
-        whole.find("other/relu-to-tangent")
 
 
 GROUPS = Pipeline(

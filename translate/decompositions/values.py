@@ -21,7 +21,8 @@ from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element, tensor, with_element
-from stepwell.translate.lowerings.lowering import Goal, goal, no_refusal, refuse
+from stepwell.translate.lowerings.goals import Goal, goal
+from stepwell.translate.lowerings.lowering import no_refusal, refuse
 from stepwell.translate.rewrites import building
 
 Number = float | bool

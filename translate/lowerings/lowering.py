@@ -42,9 +42,10 @@ from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
+from stepwell.translate.lowerings.goals import GOALS, GRAMMARS, Goal
 from stepwell.translate.lowerings.pad import Pad
 from stepwell.translate.quantized.layers import Layer, Parts, Reads, first
-from stepwell.translate.quantized.recognize import Activation, Use, deliver, distinct
+from stepwell.translate.quantized.recognize import deliver, distinct
 from stepwell.translate.rules.operators import op_named
 
 Function = Callable[..., Any]
@@ -80,44 +81,6 @@ def known(argument: Any, what: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Goal:
-    """The description of a target for the lowerings to it.
-
-    Attributes:
-        bound: the default error bound of a lowering's results.
-        writer: creates the builder that records operators before they are inserted.
-        value: wraps an SSA value in the target's value type.
-        shape: the sizes of an SSA value, in the target's types.
-        unfit: why the target does not support values: (values, program, sizes may be symbolic);
-            None if it supports all of them.
-    """
-
-    bound: Bound
-    writer: Callable[[Rewriter], Any]
-    value: Callable[[SSAValue, Any], Any]
-    shape: Callable[[SSAValue], tuple[Any, ...]]
-    unfit: Callable[[Sequence[SSAValue], Program, bool], Refusal | None] | None
-
-
-@dataclass(frozen=True)
-class Grammar:
-    """The description of a target for lowerings of layers between casts to it.
-
-    Attributes:
-        layer: (op, its parts, program, sizes may be symbolic) to the layer, or why the layer stays
-            a float.
-        value: wraps the integers of an activation.
-        delivered: computes the replacement of a quantized result from the function's result for it.
-        bound: the default error bound of a lowering's results.
-    """
-
-    layer: Callable[[SchemaOp, Parts, Program, bool], Layer | Refusal | None]
-    value: Callable[[Activation, Any], Any]
-    delivered: Callable[[Any, Use, Any], SSAValue]
-    bound: Bound
-
-
-@dataclass(frozen=True)
 class Drawn:
     """A match: the operations on the scratch pad, the replacement of each result (or layer use),
     and the deviation of the application, if any.
@@ -138,25 +101,11 @@ class Out:
     shape: tuple[Any, ...]
 
 
-_GOALS: dict[str, Goal] = {}
-_GRAMMARS: dict[str, Grammar] = {}
 _OF_MODULE: dict[str, list[type[Lowering]]] = {}
 _OF_FUNCTION: dict[Function, type[Lowering]] = {}
 _NAMES: set[tuple[str, str]] = set()
 SAME = "aten"
 """The target of decompositions, whose ops are in the dialect of the lowered ones."""
-
-
-def goal(name: str, found: Goal) -> None:
-    """Register a target for `lowers`."""
-    assert name not in _GOALS, f"the target {name} is registered twice"
-    _GOALS[name] = found
-
-
-def grammar(name: str, found: Grammar) -> None:
-    """Register how a target lowers layers between casts."""
-    assert name not in _GRAMMARS, f"the grammar of {name} is registered twice"
-    _GRAMMARS[name] = found
 
 
 @dataclass(frozen=True)
@@ -179,7 +128,7 @@ class Lowering(Rewrite[Drawn]):
 
     def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
         """Run the function on the op."""
-        cls, aim = type(self), _GOALS[self.to]
+        cls, aim = type(self), GOALS[self.to]
         if cls.only is not None and element_of(op) not in cls.only:
             return None
         if cls.unless is not None and cls.unless(op):
@@ -225,7 +174,7 @@ class Lowering(Rewrite[Drawn]):
         pad = Pad(op, program, None if loses is None else refuse_deviation)
         drawn = None
         try:
-            values = made(_GOALS[self.to].writer(pad))
+            values = made(GOALS[self.to].writer(pad))
             if values is not None:
                 if not pad.inserted:
                     refuse_deviation()
@@ -240,7 +189,7 @@ class Lowering(Rewrite[Drawn]):
     def called(self, op: Operation, given: Sequence[Any], b: Any, **more: Any) -> Any:
         """Call a lowering function with these values and the other arguments that it takes."""
         cls = type(self)
-        return cls.function(*given, **_named(self, op, _GOALS[cls.to], b), **more)
+        return cls.function(*given, **_named(self, op, GOALS[cls.to], b), **more)
 
     def deviates(self, match: Drawn, program: Program) -> Deviation | None:
         """Return the decorator's `deviation` for the op of the match."""
@@ -272,7 +221,7 @@ class LayerLowering(Lowering):
 
     def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
         """Run the function on the layer, for each quantization of its result."""
-        cls, target = type(self), _GRAMMARS[self.to]
+        cls, target = type(self), GRAMMARS[self.to]
         assert isinstance(op, SchemaOp)
         if cls.unless is not None and cls.unless(op):
             return None
@@ -403,7 +352,6 @@ def lowers(
     requires: Callable[[Any], Refusal | None] | None = None,
     takes_empty: bool | None = None,
     sample: tuple[Any, ...] | str | None = None,
-    formerly: tuple[str, ...] = (),
     phases: Sequence[str] | Mapping[str, Mapping[str, Any]] = (),
     exact: tuple[tuple[str, str], ...] = (),
     quantized_operands: int | Reads | None = None,
@@ -427,7 +375,6 @@ def lowers(
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
             dictionary at the end for arguments by name; or the lines of a method, or of several
             with an empty line between. Small matrices and numbers if None.
-        formerly: earlier names of the rewrite.
         phases: the phases of pipelines to which it belongs, with its options (`Rewrite.phases`).
         exact: ops, with dtypes, that the rewrite keeps exact (`Rewrite.exact`).
         quantized_operands: for a layer between casts, the number of its activations or their roles.
@@ -446,8 +393,8 @@ def lowers(
             raise StepwellError(f"two lowerings are named {full}")
         _NAMES.add((to, full))
         options = _options(function, forms)
-        aim = _GOALS[to]
-        default = aim.bound if quantized_operands is None else _GRAMMARS[to].bound
+        aim = GOALS[to]
+        default = aim.bound if quantized_operands is None else GRAMMARS[to].bound
         body = {
             "__doc__": getdoc(function),
             "__module__": function.__module__,
@@ -457,7 +404,6 @@ def lowers(
             "anchors": tuple(forms),
             "bound": default if bound is None else bound,
             "takes_empty": quantized_operands is None if takes_empty is None else takes_empty,
-            "formerly": formerly,
             "phases": phases if isinstance(phases, Mapping) else {name: {} for name in phases},
             "exact": exact,
             "function": staticmethod(function),

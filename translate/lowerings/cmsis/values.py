@@ -26,7 +26,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.decompositions.values import Value
-from stepwell.translate.lowerings.lowering import Goal, Grammar, goal, grammar, refuse
+from stepwell.translate.lowerings.goals import Goal, Grammar, goal, grammar
+from stepwell.translate.lowerings.lowering import refuse
 from stepwell.translate.quantized.layers import Layer, Parts, layer_of
 from stepwell.translate.quantized.recognize import (
     StoredWeight,

@@ -27,7 +27,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import Dim, settled
 from stepwell.ir.types import element
-from stepwell.translate.lowerings.lowering import Goal, goal, refuse
+from stepwell.translate.lowerings.goals import Goal, goal
+from stepwell.translate.lowerings.lowering import refuse
 from stepwell.translate.rewrites.tosa.operators.building import (
     FLOATS,
     Builder,

@@ -13,7 +13,8 @@ from stepwell.dialects.quant import quantization
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
-from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
+from stepwell.translate.lowerings.goals import Grammar, grammar
+from stepwell.translate.lowerings.lowering import refuse
 from stepwell.translate.quantized.layers import Layer, Parts, layer_of
 from stepwell.translate.quantized.recognize import (
     Reals,

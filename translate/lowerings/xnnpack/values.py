@@ -13,7 +13,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.decompositions.values import Value
-from stepwell.translate.lowerings.lowering import Goal, goal
+from stepwell.translate.lowerings.goals import Goal, goal
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 

@@ -307,8 +307,7 @@ def all_passes() -> dict[str, PassMaker]:
     """Return pass name → factory: every pass, every group of a pipeline, every pipeline."""
     pass_makers: dict[str, PassMaker] = {}
     for name, cls in {**step_classes(), **registry().steps}.items():
-        for known in (name, *(cls.formerly if issubclass(cls, Rewrite) else ())):
-            pass_makers.setdefault(known, lambda c=cls, n=known: as_module_pass(c, n))
+        pass_makers.setdefault(name, lambda c=cls, n=name: as_module_pass(c, n))
     for name, pipeline in PIPELINES.items():
         target = re.sub(r"[^a-z0-9]+", "-", name)
         pass_makers[f"lower-to-{target}"] = lambda t=target, p=pipeline: _pipeline_pass(

@@ -14,7 +14,8 @@ from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import is_static
-from stepwell.translate.lowerings.lowering import Grammar, grammar, no_refusal, refuse
+from stepwell.translate.lowerings.goals import Grammar, grammar
+from stepwell.translate.lowerings.lowering import no_refusal, refuse
 from stepwell.translate.lowerings.tosa.values import Value, clamp
 from stepwell.translate.quantized.functions import is_one_element
 from stepwell.translate.quantized.layers import Layer, Parts, layer_of
