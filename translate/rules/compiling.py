@@ -180,9 +180,7 @@ class _Compiler:
         unread = [a for w in self.rule.where if w.predicate == "is_unread" for a in w.arguments]
         defined = {name for line in self.rule.after for name in line.results}
         if any(n not in defined and ValueName(n) not in unread for n in root.results):
-            raise StepwellError(
-                f"rule {self.rule.name}: a result has no replacement and no is_unread"
-            )
+            raise StepwellError(f"rule {self.rule.name}: a result is neither replaced nor unread")
         if root.op == WEIGHT:
             raise StepwellError(f"rule {self.rule.name}: a rule cannot replace a weight")
         names = [f"v_{name} = at(op.results, {at})" for at, name in enumerate(root.results)]

@@ -107,8 +107,7 @@ WEIGHT = "weight"
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a rule, `%result, %more = op(arguments) : (types) -> type`; `forwards` is a value
-    in place of an op.
+    """A line of a rule, `%result = op(arguments) : (types) -> type`; `forwards`: a value, no op.
 
     `is_open` states that omitted arguments may be anything. `family` is the name under which a
     module lists the classes that `op`, the name of a hole, matches. `recipe` derives a weight.
@@ -141,9 +140,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Where:
-    """A condition of a rule: `where predicate(arguments) else "sentence"`, `unless guard(…)`, or
-    `with $binds = …`.
-    """
+    """`where predicate(…) else "sentence"`, `unless guard(…)` or `with $binds = …`: a condition."""
 
     predicate: str
     arguments: tuple[Term, ...]
