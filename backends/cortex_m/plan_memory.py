@@ -78,7 +78,7 @@ class PlanMemory(Pass):
     arena: int | None = None
 
     def apply(self, program: Program, history: History) -> int:
-        """Return the number of streams and of in-place results.
+        """Make runs of ops compute row by row and mark in-place results; return the count of both.
 
         Raises:
             UnsupportedError: no plan that was found fits the limit; the error names the smallest.

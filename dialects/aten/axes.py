@@ -79,7 +79,7 @@ def _reshape(op: SchemaOp, result: int) -> AxisMap | None:
 
 @_maps("prelu.default")
 def _prelu(op: SchemaOp, result: int) -> AxisMap | None:
-    """Return the map of PReLU: one slope, or one for each index of the second axis."""
+    """Map PReLU's result axes to its operands' axes; there is one slope, or one per channel."""
     shape, slopes = _shape(op.operands[0]), _shape(op.operands[1])
     along = 1 if len(shape) > 1 else 0
     reads = tuple(Once() if size == 1 or not shape else Along(along) for size in slopes)

@@ -1,7 +1,7 @@
 """Monomials: products of atoms with powers, the terms of a `Size`.
 
-`ir/sizes/size.py` defines atoms; this module defines atoms without sizes in them, and functions of
-all atoms.
+Atoms are the indivisible parts of a symbolic size. Those that contain no other size (a symbol, the
+text of an expression) are defined here, the others in `ir/sizes/size.py`.
 """
 
 from __future__ import annotations

@@ -134,7 +134,9 @@ class Values(Analysis[Interval]):
         return Interval(kind.low, kind.high, False, True)
 
     def found(self, value: SSAValue) -> Interval:
-        """Return the interval of a constant, or evaluate the op that computes a value."""
+        """Return a value's interval: from a weight's elements, or from its op's semantics on the
+        operands' intervals; else the declared range or all numbers of its type.
+        """
         kind = kind_of_value(value)
         if kind is None:
             return ANY

@@ -1,4 +1,4 @@
-"""Build a rule's `After:`: ops on the values and numbers that its matcher found."""
+"""Build a rewrite rule's replacement (its `After:`) from the values and numbers that it matched."""
 
 from __future__ import annotations
 

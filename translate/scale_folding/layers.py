@@ -135,7 +135,7 @@ def layer_of(op: Operation | Block, layers: Layers = LAYERS) -> tuple[SchemaOp, 
 
 
 def key_of(op: SchemaOp, name: str) -> str:
-    """Return the key of an operand that is known to be a weight."""
+    """Return the weight store's key for an operand, which must be a weight."""
     value = op.operand(name)
     key = None if value is None else weight_key(value)
     assert key is not None, f"{op.name}: {name} is no constant"

@@ -60,7 +60,9 @@ HELP = "docs/mlir.md lists the supported ops"
 
 
 def _of_tosa(op: TosaOp) -> Rule:
-    """Return the semantics, in PyTorch's operators, of a TOSA operator among other dialects."""
+    """Return the semantics, in PyTorch's operators, of a TOSA operator in a program that also has
+    ops of other dialects.
+    """
     if op.regions or (rule := rule_for(type(op))) is None:
         raise CannotImport("it is unsupported among other dialects")
     written = in_torch(op)

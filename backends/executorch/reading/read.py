@@ -53,7 +53,9 @@ def read_container(data: bytes | bytearray | memoryview) -> Container:
     segments = _segments(root, view, segment_base)
     mutable: Sequence[Record] = root["mutable_data_segments"]
     if len(mutable) > 1:
-        raise UnsupportedError(f"{WHAT}: {len(mutable)} segments of mutable data; one is known")
+        raise UnsupportedError(
+            f"{WHAT}: {len(mutable)} segments of mutable data; at most one is supported"
+        )
     inline = [entry["data"] for entry in root["backend_delegate_data"]]
     container = Container(
         methods=tuple(_method(plan, inline, segments) for plan in root["execution_plan"]),

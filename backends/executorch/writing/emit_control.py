@@ -174,7 +174,7 @@ def _apart(
 def _assign(
     emitter: Emitter, places: Sequence[int], values: Sequence[int], types: Sequence[SSAValue]
 ) -> None:
-    """Write values to tensors, in order."""
+    """Emit a copy or move of each value to its place, in order; one already in place needs none."""
     for place, value, result in zip(places, values, types, strict=True):
         if place == value:
             continue

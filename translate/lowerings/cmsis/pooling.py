@@ -279,7 +279,7 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
     factors = {use: factor_of(x.held.scale * share / use.held.scale) for use in layer.uses}
     for factor in factors.values():
         if requantize_overflows(-255 * over, 255 * over, factor):
-            refuse(f"a factor of {factor.real:g} takes a sum of {over} past int32")
+            refuse(f"a factor of {factor.real:g} takes the sum of {over} values past int32")
     given = to_nhwc(b, x.value) if is_image else x.value
 
     def of_use(use: Use) -> SSAValue:

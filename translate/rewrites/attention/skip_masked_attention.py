@@ -162,7 +162,9 @@ class AttentionSizes:
 
 
 def sizes_of(op: SchemaOp, costs: Costs = COSTS) -> AttentionSizes | None:
-    """Return the sizes for the cost model; None where a length or a depth is symbolic."""
+    """Return an attention's head counts, lengths and head sizes for the cost model, or None if a
+    length or head size is symbolic.
+    """
     q, k, v = (dims(value.type) for value in op.operands[:3])
     known = [size for size in (q[-2], k[-2], q[-1], v[-1]) if isinstance(size, int)]
     if len(known) < 4:

@@ -132,7 +132,7 @@ def _range_of(op: SchemaOp) -> AxisSlice | Refusal:
         return place
     rows = len(range(place.start, place.stop, place.step))
     if place.step != 1 and rows > MOST_APART:
-        return Refusal(f"{rows} separate elements are written, each of which would be a slice")
+        return Refusal(f"{rows} separate elements would each be a slice; the most is {MOST_APART}")
     whole = [*dims(op.operands[0].type)]
     whole[place.axis : place.axis + 1] = [rows] * isinstance(op, aten.SliceScatterDefault)
     if [*dims(op.operands[1].type)] != whole:

@@ -15,7 +15,9 @@ from stepwell.quantization.sensitivity.measure import accuracy
 def run(arguments: argparse.Namespace) -> Outcome:
     """Measure accuracy, and print the summary and the tables."""
     if arguments.levels < 0:
-        raise StepwellError("--levels must be at least 0 batches", help="0 measures no level")
+        raise StepwellError(
+            "--levels, a number of batches, must be at least 0", help="0 measures no level"
+        )
     data, fit = made_by(arguments.data), arguments.fit and made_by(arguments.fit)
     metric = arguments.metric and named(arguments.metric)
     opened = open_model(arguments.model, trust=arguments.trust)

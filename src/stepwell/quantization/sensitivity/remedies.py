@@ -32,9 +32,10 @@ REST = 0.1
 
 
 def wider_payload(site: Site, pair: Quantized) -> str:
-    """Describe the cost of fp8 for an MX product, in bits per weight of the program.
+    """Describe the cost of widening the weight of an MX product to fp8: additional bits per weight,
+    averaged over the program.
 
-    The result is empty for other ops, and for payloads of eight bits.
+    The result is empty for other ops, and for weights that already have eight bits.
     """
     total = sum(each.elements for each in pair.sites)
     if site.weight is None or not total or not isinstance(site.op, MX):

@@ -95,8 +95,8 @@ class Playback:
         return self._operands(site.op, self.values, free, {})
 
     def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Sequence[Any]:
-        """Compute a point's results from operands, which an MX product rounds unless it is
-        freed.
+        """Compute the results of a site's op from operands; an MX product first rounds them to its
+        MX formats, unless `free`.
         """
         return self._evaluate(site.op, operands, free, self.values)
 

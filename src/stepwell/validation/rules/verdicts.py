@@ -251,7 +251,9 @@ class _Case:
         return found + (", some arguments of each" if self.partial else "") + limits(self.rewrite)
 
     def instance(self, statement: Statement, instance: Instance) -> None:
-        """Decide every pair of values on every path of an instance."""
+        """Decide whether each old result equals its replacement for one choice of types and
+        arguments (an instance), whatever the outcomes of comparisons between symbolic numbers.
+        """
         found = paths(lambda path: statement.written(instance, path), possible=go_together)
         for path, written in found:
             if written is None:

@@ -34,7 +34,9 @@ class ResizedAxis:
     corners: bool = False
 
     def scale_is_its_own(self) -> bool:
-        """Whether the stated scale results in the wanted size."""
+        """Whether the old size times the resize's scale is the new size, up to one element; True
+        if no scale is stated.
+        """
         scale = self.scale
         if scale is None or not 0 < scale <= LARGEST_IMAGE:
             return scale is None

@@ -152,7 +152,7 @@ def _images(op: XnnpackOp) -> list[SSAValue]:
 
 
 def _is_sliced(image: SSAValue, makers: set[Operation]) -> bool:
-    """Whether some image that the parts read is not computed in parts."""
+    """Whether the parts would have to slice the image, or an operand of the ops that compute it."""
     seen: set[SSAValue] = set()
     waiting = [image]
     while waiting:

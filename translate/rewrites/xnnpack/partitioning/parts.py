@@ -55,7 +55,7 @@ def cut_out(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
 
 
 def rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
-    """Build a node of the same kind that computes a box of the result."""
+    """Build a copy of `op` that computes only a box of its result: a range on each axis."""
     new = remade(op, operands, [tensor(shape_of(box), element(op.output.type))])
     if (field := STATED.get(type(op))) is not None:
         sizes = [size for size in shape_of(box) if isinstance(size, int)]
