@@ -192,7 +192,7 @@ def test_a_name_in_four_spellings_and_its_prose_is_the_documentation():
 
 def test_a_rule_that_forgets_another_result_is_an_error():
     forgetful = FIRST.replace('where is_unread(%m) else "the mask is read"\n', "")
-    with pytest.raises(StepwellError, match="a result has no replacement"):
+    with pytest.raises(StepwellError, match="a result is neither replaced nor unread"):
         examples_of(rule(forgetful, drops=drops))
 
 

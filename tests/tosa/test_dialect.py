@@ -63,7 +63,7 @@ def test_minus_infinity_survives_parsing() -> None:
 
 
 def test_text_with_a_wrong_case_of_an_enumeration_is_a_parse_failure() -> None:
-    with pytest.raises(ParseFailure, match="one of PROPAGATE, IGNORE"):
+    with pytest.raises(ParseFailure, match=r"not a case of tosa.nan_mode: PROPAGATE, IGNORE"):
         parse_module(
             "func.func @f(%x: tensor<4xf32>) {\n"
             "  %0 = tosa.argmax %x {axis = 0 : i32, nan_mode = SOMETIMES}"

@@ -96,7 +96,7 @@ write-by-cat: a slice in the middle leaves both sides -> aten.slice.Tensor, aten
     %y = aten.slice_scatter.default(%w, %t: f32[2, 3], 1, 3, 6)
 write-by-cat: every second element is a part of its own -> aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.slice.Tensor, aten.cat.default
     %y = aten.slice_scatter.default(%x: f32[2, 6], %s: f32[2, 3], 1, 0, 6, 2)
-write-by-cat: many elements that lie apart are left to a kernel -> refused: 20 elements that are not contiguous
+write-by-cat: many elements that lie apart are left to a kernel -> refused: 20 separate elements
     %y = aten.slice_scatter.default(%x: f32[2, 40], %s: f32[2, 20], 1, 0, 40, 2)
 write-by-cat: integers are left to a kernel -> refused: integers
     %y = aten.select_scatter.default(%x: i64[4, 3], %r: i64[3], 0, 1)

@@ -56,19 +56,19 @@ variance-to-means: an axis of unknown length -> refused: symbolic
     %y = aten.var.correction(%x: f32[2, s0, 3], [1, 2], correction=1)
 normalize-expand: an axis of unknown length -> unchanged
     %y = aten.expand_copy.default(%x: f32[s0, 3], [-1, 3]) -> f32[s0, 3]
-normalize-expand: the dynamic size of an empty tensor cannot be left to a view -> refused: no -1
+normalize-expand: the dynamic size of an empty tensor cannot be left to a view -> refused: a size written as -1
     %y = aten.broadcast_to.default(%x: f32[s0, 0], [2, 5, 0]) -> f32[2, 5, 0]
-normalize-reduction: the dynamic size of an empty tensor cannot be left to a view -> refused: no -1
+normalize-reduction: the dynamic size of an empty tensor cannot be left to a view -> refused: a size written as -1
     %y = aten.sum.dim_IntList(%x: f32[2, 0, s0], [0])
-normalize-selection: the dynamic size of an empty tensor cannot be left to a view -> refused: no -1
+normalize-selection: the dynamic size of an empty tensor cannot be left to a view -> refused: a size written as -1
     %y = aten.select.int(%x: f32[2, 0, s0], 0, 1)
-reshape-to-view: the dynamic size of an empty tensor cannot be left to a view -> refused: no -1
+reshape-to-view: the dynamic size of an empty tensor cannot be left to a view -> refused: a size written as -1
     %y = aten.unsqueeze.default(%x: f32[2, 0, s0], 0)
-split-to-slices: the dynamic size of an empty tensor cannot be left to a view -> refused: no -1
+split-to-slices: the dynamic size of an empty tensor cannot be left to a view -> refused: a size written as -1
     %y = aten.unbind.int(%x: f32[1, 0, s0])
-stack-to-cat: the dynamic size of an empty tensor cannot be left to a view -> refused: no -1
+stack-to-cat: the dynamic size of an empty tensor cannot be left to a view -> refused: a size written as -1
     %y = aten.stack.default([%x: f32[0, s0], %x])
-variance-to-means: the dynamic size of an empty tensor cannot be left to a view -> refused: no -1
+variance-to-means: the dynamic size of an empty tensor cannot be left to a view -> refused: a size written as -1
     %y = aten.var.correction(%x: f32[2, 0, s0], [0], correction=0)
 split-to-slices: parts of unknown length are cut at run time -> aten.slice.Tensor
     %y, %a = aten.split_with_sizes.default(%x: f32[7], [2, %n: int<s0>]) -> (f32[2], f32[s0])

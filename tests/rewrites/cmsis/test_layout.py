@@ -78,7 +78,7 @@ slice-as-part: what is no run of memory is copied -> refused: is not contiguous
     %a = cmsis.minimum(%x: i8<0.5>[2, 4], %x) -> i8<0.5>[2, 4]; %r = quant.scast(%a) -> i8[2, 4]
     %s = aten.slice.Tensor(%r, 1, 0, 2); %p = quant.scast(%s) -> i8<0.5>[2, 2]
     %y = cmsis.minimum(%p, %p) -> i8<0.5>[2, 2]
-slice-as-part: what is no run of memory is copied -> refused: the step is 2
+slice-as-part: what is no run of memory is copied -> refused: the slice has step 2
     %a = cmsis.minimum(%x: i8<0.5>[1, 4], %x) -> i8<0.5>[1, 4]; %r = quant.scast(%a) -> i8[1, 4]
     %s = aten.slice.Tensor(%r, 1, 0, 4, 2); %p = quant.scast(%s) -> i8<0.5>[1, 2]
     %y = cmsis.minimum(%p, %p) -> i8<0.5>[1, 2]

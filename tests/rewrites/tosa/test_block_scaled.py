@@ -56,7 +56,7 @@ a target with operators alone gets operators -> writes "operators"
     %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp8e4m3", "types")
 two payloads have no operators -> refused: needs block-scaled types
     %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp4e2m1", "types")
-a convolution needs an extension of its own -> refused: needs +mxfp+mxfp_conv
+a convolution needs an extension of its own -> refused: needs the extensions +mxfp+mxfp_conv
     %y = stepwell_mx.conv2d.default(%x: f32[1, 32, 4, 4], %w: f32[8, 32, 1, 1], none, [1, 1], [0, 0], [1, 1], 1, "fp8e4m3", "fp8e4m3", "operators")
 """)
 
@@ -74,9 +74,9 @@ a target with the extension keeps the form -> unchanged
 """)
 
 test_a_target_without_the_payload = cases(ChooseMxForm(frozenset(("mx_common", "mx_fp4e2m1"))))("""
-operators name what they need -> refused: needs +mxfp
+operators name what they need -> refused: needs the extensions +mxfp
     %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp8e4m3", "operators")
-types name what they need -> refused: needs +mx_common+mx_fp8e4m3
+types name what they need -> refused: needs the extensions +mx_common+mx_fp8e4m3
     %y = stepwell_mx.matmul_t.default(%a: f32[1, 2, 32], %b: f32[1, 3, 32], "fp8e4m3", "fp8e4m3", "types")
 """)
 

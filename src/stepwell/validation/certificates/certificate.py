@@ -153,9 +153,12 @@ def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
         raise ValueError(f"a JSON object must have the fields {', '.join(wanted)}, and no others")
     for name, kind in wanted.items():
         if not isinstance(row[name], kind) or isinstance(row[name], bool):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            held = type(cast(Any, row[name])).__name__
+            allowed = " or ".join(one.__name__ for one in kinds)
+            raise ValueError(f"the field {name} has type {held}, must be {allowed}")
             raise ValueError(
-                f"the field {name} has type {type(cast(Any, row[name])).__name__}, "
-                f"must be {kind.__name__}"
+                f"the field {name} has type {type(cast(Any, row[name])).__name__}, must be {allowed}"
             )
 
 
