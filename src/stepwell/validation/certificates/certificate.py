@@ -157,9 +157,6 @@ def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
             held = type(cast(Any, row[name])).__name__
             allowed = " or ".join(one.__name__ for one in kinds)
             raise ValueError(f"the field {name} has type {held}, must be {allowed}")
-            raise ValueError(
-                f"the field {name} has type {type(cast(Any, row[name])).__name__}, must be {allowed}"
-            )
 
 
 def _entry_of(row: Any) -> Entry:
