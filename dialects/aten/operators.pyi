@@ -408,6 +408,8 @@ __all__ = [
     "ResolveConjDefault",
     "ResolveNegDefault",
     "RmsNormDefault",
+    "RnnReluData",
+    "RnnReluInput",
     "RnnTanhData",
     "RnnTanhInput",
     "RollDefault",
@@ -4250,6 +4252,40 @@ class RmsNormDefault(SchemaOp):
     eps: Attribute | None
     dynamic: VarOperand
     result: OpResult[Attribute]
+
+class RnnReluData(SchemaOp):
+    """aten::rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
+
+    data: Operand
+    batch_sizes: Operand
+    hx: Operand
+    params: VarOperand
+    params_present: Attribute | None
+    has_biases: Attribute | None
+    num_layers: Attribute | None
+    dropout: Attribute | None
+    train: Attribute | None
+    bidirectional: Attribute | None
+    dynamic: VarOperand
+    result_0: OpResult[Attribute]
+    result_1: OpResult[Attribute]
+
+class RnnReluInput(SchemaOp):
+    """aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
+
+    input: Operand
+    hx: Operand
+    params: VarOperand
+    params_present: Attribute | None
+    has_biases: Attribute | None
+    num_layers: Attribute | None
+    dropout: Attribute | None
+    train: Attribute | None
+    bidirectional: Attribute | None
+    batch_first: Attribute | None
+    dynamic: VarOperand
+    result_0: OpResult[Attribute]
+    result_1: OpResult[Attribute]
 
 class RnnTanhData(SchemaOp):
     """aten::rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""

@@ -195,7 +195,7 @@ def _recurrence(op: SchemaOp) -> Sequence[Attribute] | None:
     if sizes is None or hidden is None or not isinstance(hidden[-1], int):
         return None
     features = hidden[-1] * (2 if op.arg("bidirectional") else 1)
-    states = op.operands[1 : len(op.results)]
+    states = op.operands[1 : op.SCHEMA.result_count]
     return [
         tensor([*sizes[:-1], features], element(op.operands[0].type)),
         *(state.type for state in states),

@@ -91,7 +91,20 @@ def _problem(
         return None
     wanted = " or ".join(dict.fromkeys(description for _, description in kinds))
     text = "None" if value is None else f"of type {type(value).__name__}"
-    return Problem(f"{name} is {text}, not {wanted}", f"{function.__qualname__}()")
+    help = f"the call is {function.__name__}{_bare(function)}"
+    if "a list" in wanted and type(value).__name__ == "Tensor":
+        help = "pass a tuple, also of one tensor: (x,)"
+    return Problem(f"{name} is {text}, not {wanted}", f"{function.__qualname__}()", help)
+
+
+def _bare(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function without annotations."""
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    return signature.replace(
+        parameters=[parameter.replace(annotation=parameter.empty) for parameter in parameters],
+        return_annotation=signature.empty,
+    )
 
 
 def _text_of(annotation: Any) -> str:

@@ -28,6 +28,7 @@ from stepwell.translate.decompositions.traced.recurrences import cell_function
 from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.calls.decompose_composites import DecomposeComposites
+from stepwell.translate.rewrites.calls.loop_recurrence import LoopRecurrence
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.layers import multiply_steps_together, sink_view_below_linear
@@ -88,6 +89,7 @@ XNNPACK = Pipeline(
             (
                 *TARGET.phase("normalize"),
                 *PLAIN_FORM,
+                LoopRecurrence(),
                 DecomposeComposites(function_of=cell_function),
                 *(rule() for rule in multiply_steps_together.RULES),
                 GATHER_STRIDES,

@@ -130,7 +130,7 @@ def recurrence(cell: Cell, of_bytes: bool = False) -> Callable[..., Any]:
             lines: list[Tensor] = []
             for way in range(ways):
                 at = layer * ways + way
-                weights = _sorted(params[at * each : (at + 1) * each], has_biases)
+                weights = sorted_weights(params[at * each : (at + 1) * each], has_biases)
                 first = tuple(None if of is None else of.select(0, at) for of in states)
                 if not of_bytes:
                     first = tuple(_held(state).unsqueeze(time) for state in first)
@@ -166,7 +166,8 @@ def _line(
     return _stacked(steps, time) if of_bytes else torch.cat(steps, time), state
 
 
-def _sorted(params: Sequence[Tensor], has_biases: bool) -> Weights:
+def sorted_weights(params: Sequence[Any], has_biases: bool) -> tuple[Any, ...]:
+    """Return the weights of one layer and direction in the order of `Weights`."""
     biases = params[2:4] if has_biases else (None, None)
     projection = params[2 + 2 * has_biases :]
     return (*params[:2], *biases, projection[0] if projection else None)
@@ -210,11 +211,15 @@ def cell_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | 
     return CELLS.get(overload)
 
 
+CELL_OF: Mapping[Any, Cell] = {
+    aten.lstm.input: lstm_cell,
+    aten.gru.input: gru_cell,
+    aten.rnn_tanh.input: rnn_cell(torch.tanh),
+    aten.rnn_relu.input: rnn_cell(torch.relu),
+}
+"""The step of each layer."""
 RECURRENCES: Mapping[Any, Callable[..., Any]] = {
-    aten.lstm.input: recurrence(lstm_cell),
-    aten.gru.input: recurrence(gru_cell),
-    aten.rnn_tanh.input: recurrence(rnn_cell(torch.tanh)),
-    aten.rnn_relu.input: recurrence(rnn_cell(torch.relu)),
+    **{layer: recurrence(cell) for layer, cell in CELL_OF.items()},
     **CELLS,
 }
 QUANTIZABLE_RECURRENCES: Mapping[Any, Callable[..., Any]] = {

@@ -30,25 +30,29 @@ from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.dialects.control import CondOp, WhileLoopOp
+from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
+
+Control = CondOp | WhileLoopOp | MapOp | ScanOp
 
 
 @dataclass(frozen=True)
 class Inlined:
     """A branch or loop whose operands at `positions` are weights."""
 
-    op: CondOp | WhileLoopOp
+    op: Control
     positions: tuple[int, ...]
 
 
-def _taken(op: CondOp | WhileLoopOp) -> Sequence[SSAValue]:
-    """Return the operands that become arguments of the regions."""
+def _groups(op: Control) -> list[Sequence[SSAValue]]:
+    """Return the operands that become arguments of the regions, those that no step changes last."""
     if isinstance(op, CondOp):
-        return op.inputs
-    return (*op.carried, *op.additional)
+        return [op.inputs]
+    if isinstance(op, WhileLoopOp):
+        return [op.carried, op.additional]
+    return [*([op.initial] if isinstance(op, ScanOp) else []), op.sequences, op.additional]
 
 
 @dataclass(frozen=True)
@@ -56,20 +60,20 @@ class BringWeightsInside(Rewrite[Inlined]):
     """Read weights that branches and loops take as arguments directly in their regions."""
 
     name: ClassVar[str] = "bring-weights-inside"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (CondOp, WhileLoopOp)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (CondOp, WhileLoopOp, MapOp, ScanOp)
     bound: ClassVar[Bound] = EXACT
 
-    def match(self, op: CondOp | WhileLoopOp, program: Program) -> Inlined | Refusal | None:
+    def match(self, op: Control, program: Program) -> Inlined | Refusal | None:
         """Match operands that are weights and that no loop iteration changes."""
-        first = len(op.carried) if isinstance(op, WhileLoopOp) else 0
-        taken = _taken(op)
-        found = tuple(i for i in range(first, len(taken)) if weight_key(taken[i]) is not None)
+        *changing, kept = _groups(op)
+        first = sum(map(len, changing))
+        found = tuple(first + i for i, v in enumerate(kept) if weight_key(v) is not None)
         return Inlined(op, found) if found else None
 
     def build(self, match: Inlined, rw: Rewriter) -> None:
         """Build the same op with fewer operands; its regions read the weights."""
-        op, gone = match.op, set(match.positions)
-        taken = _taken(op)
+        op, groups = match.op, _groups(match.op)
+        taken = [value for group in groups for value in group]
         for region in op.regions:
             block = region.block
             for position in match.positions:
@@ -81,28 +85,26 @@ class BringWeightsInside(Rewrite[Inlined]):
                 assert first is not None
                 block.insert_op_before(inner, first)
                 block.args[position].replace_all_uses_with(inner.result)
-            for position in sorted(gone, reverse=True):
+            for position in sorted(match.positions, reverse=True):
                 block.erase_arg(block.args[position])
-        kept = [value for index, value in enumerate(taken) if index not in gone]
+        first = len(taken) - len(groups[-1])
+        kept = [v for i, v in enumerate(groups[-1], first) if i not in match.positions]
         rw.replace(op, rw.insert(_rebuilt(op, kept)).results)
 
 
-def _rebuilt(op: CondOp | WhileLoopOp, kept: Sequence[SSAValue]) -> Operation:
+def _rebuilt(op: Control, kept: Sequence[SSAValue]) -> Operation:
+    """Return the op with other values that no step changes."""
     regions = [region.clone() for region in op.regions]
     types: list[Attribute] = [result.type for result in op.results]
-    if isinstance(op, CondOp):
-        return CondOp.build(
-            operands=[op.predicate, list(kept)], regions=regions, result_types=[types]
-        )
-    carried = len(op.carried)
-    groups = [list(kept[:carried]), list(kept[carried:])]
-    return WhileLoopOp.build(operands=groups, regions=regions, result_types=[types])
+    before = [op.predicate] if isinstance(op, CondOp) else []
+    groups = [*map(list, _groups(op)[:-1]), list(kept)]
+    return type(op).build(operands=[*before, *groups], regions=regions, result_types=[types])
 
 
 def take_weights_outside(program: Program) -> None:
     """Undo `BringWeightsInside`: weights in regions become arguments, as in torch programs."""
     for op in reversed(list(program.module.walk())):  # Nested ops come first.
-        if not isinstance(op, CondOp | WhileLoopOp):
+        if not isinstance(op, Control):
             continue
         blocks = [region.block for region in op.regions]
         inner = [held for block in blocks for held in block.ops if isinstance(held, WeightOp)]
@@ -116,4 +118,4 @@ def take_weights_outside(program: Program) -> None:
                 held.detach()
                 held.erase()
         if values:
-            rw.replace(op, rw.insert(_rebuilt(op, [*_taken(op), *values.values()])).results)
+            rw.replace(op, rw.insert(_rebuilt(op, [*_groups(op)[-1], *values.values()])).results)

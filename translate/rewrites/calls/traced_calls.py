@@ -8,7 +8,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload, torch_overload
@@ -70,21 +70,29 @@ class Trace:
 
     def write(self, op: SchemaOp, rw: Rewriter) -> None:
         """Replace an op by the calls, in order."""
-        values: dict[int, SSAValue] = {
-            id(fake): value for fake, value in zip(self.operands, op.operands, strict=True)
-        }
         sizes = SizeBuilder(rw, op.operands, op.parent_block())
-        for call in self.calls:
-            cls = of_overload(call.overload)
-            made = rw.insert(cls.from_arguments(to_ir(call, values, sizes), call.types))
-            for fake, result in zip(call.results, made.results, strict=True):
-                values[id(fake)] = result
-                sizes.see(result)
-        outputs = [values[id(output)] for output in self.outputs]
+        outputs = self.put(op.operands, rw.insert, sizes)
         for value, result in zip(outputs, op.results, strict=True):
             if value.type != result.type:  # Sizes that are the same for all calls.
                 set_type(value, result.type)
         rw.replace(op, outputs)
+
+    def put(
+        self,
+        given: Sequence[SSAValue],
+        insert: Callable[[Operation], Operation],
+        sizes: SizeBuilder | None = None,
+    ) -> list[SSAValue]:
+        """Insert the calls on these values; return the values of the outputs."""
+        values = {id(fake): value for fake, value in zip(self.operands, given, strict=True)}
+        for call in self.calls:
+            cls = of_overload(call.overload)
+            made = insert(cls.from_arguments(to_ir(call, values, sizes), call.types))
+            for fake, result in zip(call.results, made.results, strict=True):
+                values[id(fake)] = result
+                if sizes is not None:
+                    sizes.see(result)
+        return [values[id(output)] for output in self.outputs]
 
 
 _TRACES: dict[Any, Trace | Refusal] = {}
@@ -107,6 +115,25 @@ def trace(op: SchemaOp, function_of: FunctionOf) -> Trace | Refusal:
         if len(_TRACES) >= _CAPACITY:
             _TRACES.clear()
         found = _TRACES[key] = _traced(op, function_of, ranges, inputs)
+    return found
+
+
+def trace_function(
+    function: Callable[..., Sequence[torch.Tensor]], types: Sequence[Attribute], ranges: Ranges
+) -> Trace | Refusal:
+    """Return the calls of a function of tensors of these types; none may take a dynamic number."""
+    symbols = Symbols(ranges)
+    fakes = tuple(symbols.fake(type_) for type_ in types)
+    recorder = Recorder(None, lambda overload, is_root: None, symbols.env)
+    with symbols.on_fakes(), enable_python_dispatcher(), recorder:
+        results = function(*fakes)
+    found = Trace(fakes, tuple(recorder.calls), tuple(map(recorder.latest, results)))
+    for guard in symbols.env.guards:
+        if not is_of_more_than_one(guard.expr) and not is_true_of(guard.expr, ranges):
+            return Refusal(f"holds only where {guard.expr}")
+    numbers = [value for call in found.calls for value in pytree.tree_leaves(call.arguments)]
+    if any(isinstance(value, torch.SymInt) for value in numbers):
+        return Refusal("it needs a number that no value holds")
     return found
 
 
