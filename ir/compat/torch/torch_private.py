@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.compat.private_names import PrivateName, look_up
@@ -38,6 +40,7 @@ __all__ = [
     "serialize",
     "sym_sqrt",
     "sympy_functions",
+    "traced_by",
     "weights_and_constants",
     "without_elements",
 ]
@@ -63,6 +66,9 @@ NAMES: dict[str, PrivateName] = {
         "torch._subclasses.fake_tensor:UnsupportedOperatorException", "inference of result types"
     ),
     "ValueRanges": PrivateName("torch.utils._sympy.value_ranges:ValueRanges", _SHAPES),
+    "composite_key": PrivateName(
+        "torch:_C.DispatchKey.CompositeImplicitAutograd", "export of recurrent layers of any length"
+    ),
     "core_aten_decompositions": PrivateName("torch._decomp:core_aten_decompositions", _TRACING),
     "decomposition_table": PrivateName("torch._decomp:decomposition_table", _TRACING),
     "disable_current_modes": PrivateName(
@@ -94,8 +100,6 @@ NAMES: dict[str, PrivateName] = {
 }
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
     from torch._C import _dispatch_get_all_op_names as operator_names  # pyright: ignore
     from torch._C import _dispatch_has_kernel_for_dispatch_key as has_kernel_for_key
@@ -171,3 +175,20 @@ def without_elements(cls: Any, shape: Any, dtype: Any) -> Any:
 def memory_of(storage: Any) -> int:
     """Return an address that identifies a storage; all views of the storage have the same one."""
     return int(storage._cdata)
+
+
+@contextmanager
+def traced_by(function: Callable[..., Any], overloads: Sequence[Any]) -> Generator[None]:
+    """Let traces compute composite operators by a function of the same arguments."""
+    key = look_up(NAMES, "composite_key")
+    before = [overload.py_kernels.pop(key, None) for overload in overloads]
+    for overload in overloads:
+        overload.py_impl(key)(function)
+    try:
+        yield
+    finally:
+        for overload, kernel in zip(overloads, before, strict=True):
+            del overload.py_kernels[key]
+            overload.py_impl(key)(kernel or function)  # It forgets what it dispatched to.
+            if kernel is None:
+                del overload.py_kernels[key]
