@@ -189,6 +189,33 @@ class ScanOp(IRDLOperation):
         _check_arguments(self.body, wanted, "the body")
 
 
+@irdl_op_definition
+class MapRowsOp(IRDLOperation):
+    """Apply a body to blocks of rows of axis 0, and concatenate its results.
+
+    A row of a result depends on the same row of the operand alone. The size of a block is the
+    symbol of the body's argument, and the symbol's range has its largest number of rows. A `scan`
+    over the results calls the body when it reaches a block, so that no more rows are in memory.
+    """
+
+    name = "control.map_rows"
+    sequence = operand_def()
+    body = region_def()
+    outputs = var_result_def()
+    traits = _ISOLATED
+    assembly_format: ClassVar[str] = (
+        "$sequence attr-dict `:` functional-type(operands, $outputs) $body"
+    )
+
+    def verify_(self) -> None:
+        """Check that the body takes rows of the operand, and yields as many."""
+        [block] = [*_types(self.body.block.args)] or [None]
+        if block is None or _slice(block) != _slice(self.sequence.type):
+            raise VerifyException("the body must take rows of the operand")
+        if any(dims(type_)[0] != dims(block)[0] for type_ in yielded(self.body)):
+            raise VerifyException("the body must yield as many rows as it takes")
+
+
 def _slice(type_: Attribute) -> Attribute:
     return tensor(dims(type_)[1:], element(type_))
 
@@ -210,6 +237,11 @@ def _infer_while(op: WhileLoopOp) -> Sequence[Attribute]:
 @infers(MapOp)
 def _infer_map(op: MapOp) -> Sequence[Attribute]:
     return _stacked(dims(op.sequences[0].type)[0], yielded(op.body))
+
+
+@infers(MapRowsOp)
+def _infer_map_rows(op: MapRowsOp) -> Sequence[Attribute]:
+    return _stacked(dims(op.sequence.type)[0], [_slice(t) for t in yielded(op.body)])
 
 
 @infers(ScanOp)
@@ -246,6 +278,11 @@ def _run_map(op: MapOp, args: Sequence[Any], ctx: Interpreter) -> Sequence[Any]:
     return _stack(op.outputs, steps)
 
 
+@interprets(MapRowsOp)
+def _run_map_rows(op: MapRowsOp, args: Sequence[Any], ctx: Interpreter) -> Sequence[Any]:
+    return ctx.run_region(op.body, args)
+
+
 @interprets(ScanOp)
 def _run_scan(op: ScanOp, args: Sequence[Any], ctx: Interpreter) -> Sequence[Any]:
     first, second = len(op.initial), len(op.initial) + len(op.sequences)
@@ -270,4 +307,4 @@ def _stack(outputs: Sequence[SSAValue], steps: list[tuple[Any, ...]]) -> list[An
     return [torch.stack(list(column)) for column in zip(*steps, strict=True)]
 
 
-Control = Dialect("control", [YieldOp, CondOp, WhileLoopOp, MapOp, ScanOp])
+Control = Dialect("control", [YieldOp, CondOp, WhileLoopOp, MapOp, MapRowsOp, ScanOp])

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.families import Family, families_of
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -182,6 +183,8 @@ def _linear(op: SchemaOp) -> Sequence[Attribute] | None:
     return [tensor([*sizes[:-1], weight[0]], element(op.operands[0].type))]
 
 
+_GATES = {"aten.lstm.input": 4, "aten.gru.input": 3}
+"""Products of each feature of the state; torch's kernels do not check them, and crash."""
 RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
 
 
@@ -196,6 +199,11 @@ def _recurrence(op: SchemaOp) -> Sequence[Attribute] | None:
         return None
     features = hidden[-1] * (2 if op.arg("bidirectional") else 1)
     states = op.operands[1 : op.SCHEMA.result_count]
+    weight, inner = _shape(op.arg("params")[0]), _sizes(states[-1])
+    if weight is None or inner is None or not isinstance(inner[-1], int):
+        return None
+    if weight[0] != (rows := _GATES.get(op.name, 1) * inner[-1]):
+        raise StepwellError(f"{op.name}: the weight has {weight[0]} rows, not {rows}")
     return [
         tensor([*sizes[:-1], features], element(op.operands[0].type)),
         *(state.type for state in states),

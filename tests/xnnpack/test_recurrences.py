@@ -1,5 +1,6 @@
 """Recurrent layers of dynamic length, and long ones, are loops that hold their weights once."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch.export import Dim
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.dialects.control import ScanOp
+from stepwell.dialects.control import MapRowsOp, ScanOp
 from stepwell.translate.importer.export_call import export
 
 LENGTHS = (2, 3, 5, 8, 13, 31, 32)
@@ -72,6 +73,52 @@ def test_a_layer_of_any_length_is_a_loop_of_one_delegate(kind: type[nn.RNNBase],
     running = PteSession.load(lowered.to_pte())
     for length in LENGTHS:
         assert_as_eager(running, model, *inputs_of(kind, name, length), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [None, 300])
+def test_a_long_layer_holds_one_copy_of_its_weights_and_few_products(steps: int | None) -> None:
+    """Its loop asks for the products of some rows at a time; the last rows may be fewer."""
+    model, inputs = nn.GRU(8, 64, bidirectional=True).eval(), (torch.randn(300, 5, 8),)
+    shapes = None if steps else ({0: Dim.AUTO(min=2, max=300)},)  # pyright: ignore
+    lowered = stepwell.lower(export(model, inputs, dynamic_shapes=shapes), "xnnpack")
+    rows = [op for op in lowered.program.module.walk() if isinstance(op, MapRowsOp)]
+    assert len(rows) == 2
+    running = PteSession.load(lowered.to_pte())
+    for length in [steps] if steps else [2, 63, 64, 65, 128, 299, 300]:
+        assert_as_eager(running, model, torch.randn(length, 5, 8), rtol=1e-5, atol=1e-5)
+
+
+def test_short_layers_of_constant_length_stay_one_delegate() -> None:
+    lowered = stepwell.lower(export(nn.LSTM(6, 8).eval(), (torch.randn(9, 1, 6),)), "xnnpack")
+    assert (lowered.report.delegates, lowered.report.outside.total()) == (1, 0)
+
+
+def test_sequences_of_any_length_need_no_patch_of_the_model() -> None:
+    model, x = Recurrent(nn.LSTM).eval(), torch.randn(1, 7, 6)
+    model(x)
+    found = stepwell.dynamic_shapes(model, (x,), dynamic="sequence")
+    running = PteSession.load(stepwell.lower(found.program, "xnnpack").to_pte())
+    for length in (2, 9, 14):
+        assert_as_eager(running, model, torch.randn(1, length, 6), rtol=1e-5, atol=1e-6)
+
+
+class Packed(nn.Module):
+    """A layer over sequences of their own lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(6, 8)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        sequences = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(sequences)[0])[0]
+
+
+def test_packed_sequences_are_refused_with_their_line_and_another_form() -> None:
+    inputs = (torch.randn(5, 3, 6), torch.tensor([5, 2, 3]))
+    with pytest.raises(stepwell.StepwellError, match="padded batch and mask") as raised:
+        stepwell.dynamic_shapes(Packed().eval(), inputs, dynamic="sequence")
+    assert Path(__file__).name in str(raised.value)
 
 
 FLIP, CALL = "aten.flip.default", "xnnpack.delegate"

@@ -21,7 +21,7 @@ from stepwell.backends.executorch.kernels.scalar_types import is_scalar_type
 from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.backends.executorch.writing.emit_scalars import has_scalar_kernels
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.control import MapOp, ScanOp, YieldOp
+from stepwell.dialects.control import MapOp, MapRowsOp, ScanOp, YieldOp
 from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
@@ -175,6 +175,12 @@ def _can_be_emitted(op: Operation, delegates: Collection[type[Operation]]) -> bo
         return op.name in UNCHECKED or runs_as_kernel(op)
     if isinstance(op, SymOp):
         return has_scalar_kernels(op)
+    if isinstance(op, MapRowsOp):  # The loops that read its rows compute them.
+        return all(
+            isinstance(use.operation, ScanOp) and result in use.operation.sequences
+            for result in op.results
+            for use in result.uses
+        )
     return isinstance(op, _BOUNDARY) or type(op) in delegates or type(op) in CONTROL
 
 

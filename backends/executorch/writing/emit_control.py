@@ -13,8 +13,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.backends.executorch.container import Dynamism
 from stepwell.backends.executorch.writing.builder import MethodBuilder
-from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
-from stepwell.ir.types import dims
+from stepwell.dialects.control import CondOp, MapOp, MapRowsOp, ScanOp, WhileLoopOp
+from stepwell.ir.types import dims, is_static
 
 
 class Emitter(Protocol):
@@ -87,14 +87,20 @@ def _emit_scan(
     counter, size, done = builder.variable(0), builder.variable(0), builder.variable(False)
     zero, one = builder.scalar(0), builder.scalar(1)
     builder.move(zero, counter)
-    builder.call("aten::sym_size.int", [emitter.values[sequences[0]], zero, size])
+    first = sequences[0].owner
+    whole = first.sequence if isinstance(first, MapRowsOp) else sequences[0]
+    builder.call("aten::sym_size.int", [emitter.values[whole], zero, size])
     start = builder.here
+    at = dict.fromkeys(sequences, counter)
+    for producer in dict.fromkeys(sequence.owner for sequence in sequences):
+        if isinstance(producer, MapRowsOp):
+            at |= dict.fromkeys(producer.outputs, _next_rows(emitter, producer, counter))
     slices: list[int] = []
     arguments = body.block.args[len(initial) : len(initial) + len(sequences)]
     for argument, sequence in zip(arguments, sequences, strict=True):
         part = emitter.fresh(argument.type)
         whole = emitter.values[sequence]
-        builder.call("aten::select_copy.int_out", [whole, zero, counter, part, part])
+        builder.call("aten::select_copy.int_out", [whole, zero, at[sequence], part, part])
         slices.append(part)
     outer = [emitter.values[value] for value in additional]
     given = _run(emitter, body, [*carried, *slices, *outer])
@@ -113,8 +119,38 @@ def _emit_scan(
     builder.call("executorch_prim::add.Scalar", [counter, one, counter])
     builder.call("executorch_prim::eq.Scalar", [counter, size, done])
     builder.jump_back(done, start)
-    for target, source in zip(stacked, grown, strict=True):
-        _copy(emitter, source, target)
+    for result, target, source in zip(rows, stacked, grown, strict=True):
+        if is_static(result.type):
+            _copy(emitter, source, target)
+        else:
+            emitter.values[result] = source
+
+
+def _next_rows(emitter: Emitter, op: MapRowsOp, counter: int) -> int:
+    """Compute the rows from `counter` on where the last ones are used up; return the place there.
+
+    Values in a loop keep their memory through all of it, so the rows last for the next steps.
+    """
+    builder = emitter.builder
+    [block] = op.body.block.args
+    rows = emitter.fresh(block.type)
+    most = builder.tensor_of(rows).sizes[0]
+    place, end, is_first = builder.variable(0), builder.variable(0), builder.variable(False)
+    zero, one, step = builder.scalar(0), builder.scalar(1), builder.scalar(most)
+    builder.call("executorch_prim::mod.Scalar", [counter, step, place])
+    builder.call("executorch_prim::eq.Scalar", [place, zero, is_first])
+    further = builder.jump_if_false(is_first)
+    builder.call("executorch_prim::add.Scalar", [counter, step, end])
+    whole = emitter.values[op.sequence]
+    builder.call("aten::slice_copy.Tensor_out", [whole, zero, counter, end, one, rows, rows])
+    for result, value in zip(op.outputs, _run(emitter, op.body, [rows]), strict=True):
+        emitter.values[result] = value
+    builder.land(further)
+    return place
+
+
+def emit_map_rows(emitter: Emitter, op: MapRowsOp) -> None:
+    """Emit nothing here: the loops that read the rows compute them."""
 
 
 def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
@@ -193,6 +229,7 @@ CONTROL: Mapping[type[Operation], Callable[[Any, Any], None]] = {
     CondOp: emit_cond,
     WhileLoopOp: emit_while,
     MapOp: emit_map,
+    MapRowsOp: emit_map_rows,
     ScanOp: emit_scan,
 }
 """How each control op is written."""

@@ -29,6 +29,7 @@ from stepwell.language_models import (
     prepare,
 )
 from stepwell.loaders.dynamic_shapes import dynamic_shapes, insist
+from stepwell.loaders.dynamic_shapes.exporting import line_of, remedy_of
 from stepwell.loaders.factories import FORMS, made_by, parts_of, users_code
 from stepwell.model_zoo.catalogue.models import SOURCES, find
 from stepwell.program import Program, from_exported_program, load
@@ -216,12 +217,15 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
             is_dependent = "data-dependent" in str(error)
             raise StepwellError(
                 f"torch.export.export fails on {name}: {type(error).__name__}: {first_line(error)}",
-                f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else None,
+                f"{Path(places[-1][0]).name}:{places[-1][1]}"
+                if places
+                else str(line_of(error) or "") or None,
                 (
                     "control flow depends on a value here: torch.where selects values, torch.cond "
                     "branches; "
                     if is_dependent
                     else ""
                 )
+                + (f"{remedy}; " if (remedy := remedy_of(error)) else "")
                 + "-v shows all that torch says",
             ) from error

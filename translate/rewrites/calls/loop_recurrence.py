@@ -34,8 +34,8 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import inf, prod
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -44,12 +44,15 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
-from stepwell.dialects.control import ScanOp, YieldOp
+from stepwell.dialects.control import MapRowsOp, ScanOp, YieldOp
+from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.signature import ranges_around
+from stepwell.ir.signature import get_signature, method_of, ranges_around, set_signature
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.sizes.size_ranges import interval
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.decompositions.traced.recurrences import CELL_OF, sorted_weights
 from stepwell.translate.rewrites.building import cat, emit, permute, static_dims, view
@@ -57,6 +60,10 @@ from stepwell.translate.rewrites.calls.traced_calls import Trace, trace_function
 
 MOST_UNROLLED = 4 << 20
 """The most bytes of state weights, packed once for each step, of an unrolled layer."""
+MOST_PRODUCTS = 1 << 20
+"""The most bytes of all steps' input products that are computed at once."""
+BLOCK = 64
+"""The rows of such products that are otherwise computed together, when a step needs the first."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +169,7 @@ def _layer(
     """Build the loop of one layer in all directions; return its rows, and its states at the end."""
     length, dtype, ways = dims(x.type)[0], element(x.type), len(params)
     given = [
-        _linear(rw, _flipped(rw, x) if way else x, weights[0], weights[2])
+        _products(rw, _flipped(rw, x) if way else x, weights[0], weights[2])
         for way, weights in enumerate(params)
     ]
     used = [[v for v in weights[1:] if v is not None] for weights in params]
@@ -203,9 +210,44 @@ def _turned(rw: Rewriter, x: SSAValue) -> SSAValue:
     return permute(rw, x, (1, 0, 2))
 
 
-def _linear(rw: Rewriter, x: SSAValue, weight: Any, bias: SSAValue | None) -> SSAValue:
-    types: list[Attribute] = [tensor([*dims(x.type)[:-1], dims(weight.type)[0]], element(x.type))]
-    return emit(rw, aten.LinearDefault.make(x, weight, bias, result_types=types))
+def _products(rw: Rewriter, x: SSAValue, weight: Any, bias: SSAValue | None) -> SSAValue:
+    """Build the products of all inputs: at once, or `BLOCK` rows at a time if they are large."""
+    made = dims(weight.type)[0]
+    type_ = tensor([*dims(x.type)[:-1], made], element(x.type))
+    sizes = [interval(Size.of(size), ranges_around(rw.root))[1] for size in dims(type_)]
+    most = prod(inf if size is None else size for size in sizes) * element_bytes(element(x.type))
+    if most <= MOST_PRODUCTS or weight_key(weight) is None:
+        op = aten.LinearDefault.make(x, weight, bias, result_types=[type_])
+        return emit(rw, op)
+    rows = Size.symbol(_block_size(rw.root))
+    block = Block(arg_types=[tensor([rows, *dims(x.type)[1:]], element(x.type))])
+    held = [None if of is None else _held(block, of, rw) for of in (weight, bias)]
+    types: list[Attribute] = [tensor([rows, *dims(type_)[1:]], element(x.type))]
+    linear = aten.LinearDefault.make(block.args[0], *held, result_types=types)
+    linear.location = rw.root.location
+    block.add_ops([linear, YieldOp(linear.results[0])])
+    op = MapRowsOp.build(operands=[x], regions=[Region(block)], result_types=[[type_]])
+    return rw.insert(op).results[0]
+
+
+def _held(block: Block, weight: SSAValue, rw: Rewriter) -> SSAValue:
+    """Add a weight to the body of a loop."""
+    assert isinstance(weight.owner, WeightOp)
+    op = WeightOp(weight.owner.key.data, weight.type, weight.owner.kind.data)
+    op.location = rw.root.location
+    block.add_op(op)
+    return op.result
+
+
+def _block_size(op: Operation) -> str:
+    """Declare the size of a block as a symbol of the method, and return its name."""
+    func = method_of(op)
+    assert func is not None
+    signature, name = get_signature(func), f"rows{BLOCK}"
+    if name not in signature.ranges:
+        ranges = {**signature.ranges, name: (1, BLOCK)}
+        set_signature(func, replace(signature, ranges=ranges))
+    return name
 
 
 def _flipped(rw: Rewriter, x: SSAValue) -> SSAValue:
