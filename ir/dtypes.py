@@ -30,6 +30,7 @@ from stepwell.ir.diagnostics import UnsupportedError
 
 f16, f32, f64, bf16 = Float16Type(), Float32Type(), Float64Type(), BFloat16Type()
 i1, i8, i16, i32, i64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
+complex64 = ComplexType(f32)
 f8E4M3FN, f8E5M2 = Float8E4M3FNType(), Float8E5M2Type()
 ui8, ui16, ui32, ui64 = (IntegerType(width, Signedness.UNSIGNED) for width in (8, 16, 32, 64))
 
@@ -48,7 +49,7 @@ ELEMENT_TYPES: dict[str, Attribute] = {
     "uint32": ui32,
     "uint64": ui64,
     "complex32": ComplexType(f16),
-    "complex64": ComplexType(f32),
+    "complex64": complex64,
     "complex128": ComplexType(f64),
     "float8_e4m3fn": f8E4M3FN,
     "float8_e5m2": f8E5M2,

@@ -40,6 +40,7 @@ class ScalarType(IntEnum):
     HALF = 5
     FLOAT = 6
     DOUBLE = 7
+    COMPLEXFLOAT = 9
     BOOL = 11
     QINT8 = 12
     QUINT8 = 13
@@ -66,6 +67,7 @@ _ITEMSIZE = {
     ScalarType.UINT16: 2,
     **dict.fromkeys((ScalarType.INT, ScalarType.FLOAT, ScalarType.QINT32, ScalarType.UINT32), 4),
     **dict.fromkeys((ScalarType.LONG, ScalarType.DOUBLE, ScalarType.UINT64), 8),
+    ScalarType.COMPLEXFLOAT: 8,
 }
 
 

@@ -289,6 +289,11 @@ def level_of(target: str) -> LevelLimits:
     return next((LEVELS[part] for part in target.split("+") if part in LEVELS), EIGHT_K)
 
 
+def fourier_points(target: str) -> int:
+    """Return the most points that a target's RFFT2D and FFT2D transform; 0 if it has neither."""
+    return level_of(target).kernel if "fft" in target.split("+") else 0
+
+
 def parse_target(name: str) -> TosaTarget:
     """Parse a target's name, such as `tosa-1.1+fp+mxfp` or `tosa-1.0+int+level_none`.
 

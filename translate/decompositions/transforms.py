@@ -1,122 +1,328 @@
-"""Decompositions of short-time Fourier transforms into transforms of frames."""
+"""Decompositions of short-time Fourier transforms into filters, or into transforms of frames."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from xdsl.dialects.builtin import TensorType
 
 from stepwell.dialects import aten
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import element
-from stepwell.translate.decompositions.complex import COMPLEX, pair
+from stepwell.ir.weights import recipe
+from stepwell.translate.decompositions.complex import COMPLEX, pair, paired
+from stepwell.translate.decompositions.fourier import (
+    BACK,
+    BY_SIZE,
+    LARGEST,
+    NORMALIZATIONS,
+    NUMBERS,
+    REAL,
+    count,
+    has_kernel,
+    is_operator,
+    matrix,
+    rows_of,
+)
 from stepwell.translate.decompositions.values import Value, cat
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
-from stepwell.translate.rewrites.building import emit
+from stepwell.translate.rewrites.building import emit, is_known
 
-BY_ROOT, BY_COUNT = 1, 2
-"""PyTorch's codes for the scaling of an inverse transform."""
-
-
-def _frames(op: Any, b: Rewriter) -> tuple[int, int, Value | None]:
-    """Return the length and the hop of an `stft`'s or `istft`'s frames, and the window, if any."""
-    tensors = [Value(v, b) for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
-    if not all(value.is_static for value in tensors):
-        refuse("the shape is symbolic")
-    window = op.operand("window")
-    if window is not None and element(window.type) != f32:
-        refuse("the window is not of single precision")
-    length = op.arg("n_fft")
-    hop, wide = op.arg("hop_length") or length // 4, op.arg("win_length") or length
-    if not all(isinstance(number, int) for number in (length, hop, wide)):
-        refuse("a length is known only at run time")
-    return length, hop, None if window is None else Value(window, b)
+NARROWEST = 8
+"""The fewest samples of a channel-wise view of a signal. With fewer, the signal is one channel."""
+FRAMING = 0.7
+"""The time to cut a number into frames and to multiply it by a window (`has_kernel`)."""
 
 
-def _window(length: int, window: Value | None, op: Any, b: Rewriter) -> Value | None:
-    """Return the window centered in a frame and padded with zeros; ones if there is none."""
-    wide = op.arg("win_length") or length
-    if wide == length:
-        return window
-    window = window or Value(b.constant(torch.ones(wide)), b)
+class Frames:
+    """The frames of an `stft` or an `istft`: their length, their hop, and the padded window."""
+
+    def __init__(self, op: Any, b: Rewriter) -> None:
+        tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+        if not all(is_known(Value(value, b).shape) for value in tensors):
+            refuse("the shape is not known, not even as an expression")
+        window = op.operand("window")
+        if window is not None and element(window.type) != f32:
+            refuse("the window is not of single precision")
+        self.length = op.arg("n_fft")
+        self.hop = op.arg("hop_length") or self.length // 4
+        self.wide = op.arg("win_length") or self.length
+        if not all(isinstance(number, int) for number in (self.length, self.hop, self.wide)):
+            refuse("a length is known only at run time")
+        self.given = None if window is None else Value(window, b)
+        key = None if self.given is None else self.given.key
+        self.sources = [] if key is None else [key]
+        self.is_constant = self.given is None or key is not None
+        self.b = b
+
+    def window(self) -> Value | None:
+        """Return the window centered in a frame and padded with zeros; None if all are ones."""
+        window, b = self.given, self.b
+        if self.wide == self.length:
+            return window
+        window = window or Value(b.constant(torch.ones(self.wide)), b)
+        before = (self.length - self.wide) // 2
+        sides = (before, self.length - self.wide - before)
+        first, last = ([Value(b.constant(torch.zeros(n)), b)] if n else [] for n in sides)
+        return cat([*first, window.view(self.wide), *last], 0)
+
+    def derived(self, name: str, **of: Any) -> Value:
+        """Return a weight that is computed from the window."""
+        weights = self.b.weights
+        key = weights.derive(name, self.sources, wide=self.wide, length=self.length, **of)
+        return Value(self.b.weight(key), self.b)
+
+
+def _padded_window(window: Sequence[torch.Tensor], wide: int, length: int) -> torch.Tensor:
+    given = window[0].double() if window else torch.ones(wide, dtype=torch.float64)
     before = (length - wide) // 2
-    sides = (before, length - wide - before)
-    first, last = ([Value(b.constant(torch.zeros(n)), b)] if n else [] for n in sides)
-    return cat([*first, window.view(wide), *last], 0)
+    return pad(given, (before, length - wide - before))
+
+
+@recipe("stft_filters")
+def stft_filters(
+    *window: torch.Tensor, wide: int, length: int, channels: int, scale: float, **of: Any
+) -> torch.Tensor:
+    """Return the filters `f32[points, channels, taps]` of one part of windowed transforms."""
+    rows = matrix(NUMBERS, points=length, inverse=False, **of) * scale
+    rows = rows.to(window[0].device) if window else rows
+    rows = (rows * _padded_window(window, wide, length)).float()
+    return rows.unflatten(1, (-1, channels)).transpose(1, 2).contiguous()
+
+
+@recipe("istft_filters")
+def istft_filters(
+    *window: torch.Tensor, wide: int, length: int, channels: int, scale: float, form: str
+) -> torch.Tensor:
+    """Return the filters `f32[numbers in a row, channels, taps]` of windowed inverse transforms."""
+    rows = matrix(form, length, length, inverse=True, part=0, back=True) * scale
+    rows = rows.to(window[0].device) if window else rows
+    rows = (rows.T * _padded_window(window, wide, length)).float()
+    return rows.unflatten(1, (-1, channels)).transpose(1, 2).contiguous()
+
+
+@recipe("squared_window")
+def squared_window(*window: torch.Tensor, wide: int, length: int, channels: int) -> torch.Tensor:
+    """Return the squared window as a filter `f32[1, channels, taps]`."""
+    squares = _padded_window(window, wide, length).square().float()
+    return squares.unflatten(0, (-1, channels)).T[None].contiguous()
+
+
+@recipe("overlap_scale")
+def overlap_scale(
+    *window: torch.Tensor, wide: int, length: int, hop: int, frames: int, start: int, stop: int
+) -> torch.Tensor:
+    """Return the reciprocal sum `f32[samples]` of the squared windows of all frames."""
+    squares = _padded_window(window, wide, length).square()
+    total = squares.new_zeros(length + hop * (frames - 1))
+    places = torch.arange(frames)[:, None] * hop + torch.arange(length)
+    if squares.device.type != "meta":
+        total.index_add_(0, places.flatten(), squares.repeat(frames))
+    return total[start:stop].reciprocal().float()
 
 
 @lowers(
     "aten.stft.default",
     to="aten",
-    phases=("tosa/decompose",),
+    phases=("xnnpack/transforms", "tosa/transforms", "tosa/decompose"),
     bound=roundings("the same transform of frames that lie elsewhere"),
     sample=("12xf32", 4, 2, {"return_complex": True}),
 )
 def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """Decompose `stft` into overlapping frames, a window, and a transform of each frame.
+    """Decompose `stft` into a strided convolution with windowed cosines and sines, or into
+    overlapping frames, a window, and a transform of each frame.
 
     PyTorch cuts frames by strides in memory; `unfold` does so independently of the memory layout.
     """
     if x.dtype != f32:
-        refuse("TOSA transforms real numbers of single precision")
+        refuse("only real numbers of single precision are transformed")
     if op.arg("align_to_window"):
         refuse("the frames are aligned to the window (`align_to_window`)")
-    length, hop, window = _frames(op, b)
-    batch = x.shape[:-1]
-    at = len(batch)
-    frames = Value(emit(b, aten.UnfoldDefault.make(x.ssa, at, length, hop)), b)
-    if (window := _window(length, window, op, b)) is not None:
-        frames = frames * window
-    half = op.arg("onesided") is not False
-    shape = (*batch, frames.shape[at], length // 2 + 1 if half else length)
-    scaled = int(op.arg("normalized"))
-    points = frames.call(aten._FftR2cDefault, [at + 1], scaled, half, shape=shape, dtype=COMPLEX)
-    points = points.permute([*range(at), at + 1, at])
-    return points if out.dtype == COMPLEX else Value(pair(points.ssa, b), b)
+    frames = Frames(op, b)
+    length, hop = frames.length, frames.hop
+    half, code = op.arg("onesided") is not False, int(op.arg("normalized"))
+    points = length // 2 + 1 if half else length
+    *batch, whole = x.shape
+    number: Dim = settled((whole - length) // hop + 1)
+    if _uses_filters(frames, x, REAL if half else "", count([*batch, number])):
+        y = _filtered(x, frames, points, number, length ** NORMALIZATIONS[code])
+    else:
+        at = len(batch)
+        y = Value(emit(b, aten.UnfoldDefault.make(x.ssa, at, length, hop)), b)
+        if (window := frames.window()) is not None:
+            y = y * window
+        shape = (*batch, number, points)
+        y = y.call(aten._FftR2cDefault, [at + 1], code, half, shape=shape, dtype=COMPLEX)
+        y = y.permute([*range(at), at + 1, at])
+    return y if out.dtype == COMPLEX else Value(pair(y.ssa, b), b)
+
+
+def _uses_filters(frames: Frames, x: Value, form: str, rows: int) -> bool:
+    """Whether transforms are computed by filters, and not by the target or two factors."""
+    if not frames.is_constant or frames.length * (frames.length // 2 + 1) * 2 > LARGEST:
+        return False
+    if is_operator(frames.length, x.b.program.context.target):
+        return False
+    return not has_kernel(form, frames.length, rows, x.b, FRAMING)
+
+
+def _filtered(x: Value, frames: Frames, points: int, number: Dim, scale: float) -> Value:
+    """Convolve `[…, L]` with the rows of a windowed matrix, `[…, points, frames]`.
+
+    The signal is viewed as `L / g` columns of g channels, where g divides frame and hop.
+    """
+    *batch, size = x.shape
+    length, hop = frames.length, frames.hop
+    channels = gcd(length, hop)
+    if isinstance(size, int) and isinstance(number, int):
+        size = hop * (number - 1) + length
+        x = x.slice(x.rank - 1, 0, size)
+    columns = Size.of(size).exact_quotient(channels)
+    one = batch[0] if batch else 1
+    if channels < NARROWEST or columns is None:
+        channels, image = 1, x.view(one, 1, size)
+    else:
+        image = x.view(one, settled(columns), channels).permute([0, 2, 1])
+    parts: list[Value] = []
+    for part in range(2):
+        filters = frames.derived(
+            "stft_filters", channels=channels, outputs=points, part=part, scale=scale
+        )
+        strided = ([hop // channels], [0], [1], False, [0], 1)
+        y = image.call(
+            aten.ConvolutionDefault, filters, None, *strided, shape=(one, points, number)
+        )
+        parts.append(y.view(*batch, points, number))
+    return paired(parts)
 
 
 @lowers(
     "aten.istft.default",
     to="aten",
-    phases=("tosa/decompose",),
+    phases=("xnnpack/transforms", "tosa/transforms", "tosa/decompose"),
     bound=roundings("frames are added in another order"),
     sample="""
     %y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f32>>) -> tensor<6xf32>
     """,
 )
 def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """Decompose `istft` into a transform of each frame, a window, and overlap-add.
+    """Decompose `istft` into a transposed convolution with windowed cosines and sines, or into a
+    transform of each frame, a window, and overlap-add.
 
-    Frames are cut into pieces as long as the hop. The first pieces of all frames, then the second
-    ones and so on, are added as whole rows. The sum is divided by the sum of the windows.
+    The sum is divided by the sum of the squared windows.
     """
     if x.dtype != COMPLEX or op.arg("return_complex"):
         refuse("an operand or the result is neither complex64 nor float32")
-    length, hop, window = _frames(op, b)
-    *batch, points, count = x.shape
+    frames = Frames(op, b)
+    length, hop = frames.length, frames.hop
+    *batch, points, number = x.shape
     if points != length // 2 + 1:  # For two points the one-sided transform is the full one.
         refuse("the spectrum is two-sided (`onesided=False`)")
     start = length // 2 if op.arg("center") else 0
-    stop = start + out.shape[-1]
-    if stop > length + hop * (count - 1):
+    most = settled(length + hop * (number - 1))
+    stop = settled(start + out.shape[-1])
+    if isinstance(most, int) and isinstance(stop, int) and stop > most:
         refuse("the requested length exceeds the frames")
+    code = 1 if op.arg("normalized") else BY_SIZE
+    kernel = has_kernel(BACK, length, count([*batch, number]), b, FRAMING)
+    if (
+        frames.is_constant
+        and not (x.is_static and kernel)
+        and not is_operator(length, b.program.context.target)
+    ):
+        return _added(x, frames, start, stop, length ** NORMALIZATIONS[code])
+    if not x.is_static:
+        refuse("the shape is symbolic")
     at = len(batch)
     rows = x.permute([*range(at), at + 1, at])
-    scaled, shape = BY_ROOT if op.arg("normalized") else BY_COUNT, (*batch, count, length)
-    frames = rows.call(aten._FftC2rDefault, [at + 1], scaled, length, shape=shape, dtype=f32)
-    window = _window(length, window, op, b) or Value(b.constant(torch.ones(length)), b)
-    frames = frames * window
-    weights = (window * window).view(1, length).expand(count, length)
-    total, weight = (_overlapped(value, hop) for value in (frames, weights))
-    total, weight = (value.slice(value.rank - 1, start, stop) for value in (total, weight))
-    return total.call(aten.DivTensor, weight)
+    shape = (*batch, number, length)
+    y = rows.call(aten._FftC2rDefault, [at + 1], code, length, shape=shape, dtype=f32)
+    window = frames.window() or Value(b.constant(torch.ones(length)), b)
+    assert isinstance(stop, int)
+    y = _overlapped(y * window, hop).slice(at, start, stop)
+    if frames.is_constant:
+        of = {"hop": hop, "frames": number, "start": start, "stop": stop}
+        return y * frames.derived("overlap_scale", **of)
+    weights = (window * window).view(1, length).expand(number, length)
+    return y.call(aten.DivTensor, _overlapped(weights, hop).slice(0, start, stop))
+
+
+def _added(x: Value, frames: Frames, start: int, stop: Dim, scale: float) -> Value:
+    """Overlap-add `[…, points, F]` to `[…, start:stop]` by a transposed convolution.
+
+    The result is columns of g channels, where g divides frame and hop.
+    """
+    *batch, _, number = x.shape
+    row, _ = rows_of(x, x.rank - 2)  # […, F, numbers]
+    one, wide = batch[0] if batch else 1, row.value.shape[-1]
+    image = row.value.view(one, number, wide).permute([0, 2, 1])
+    length, hop = frames.length, frames.hop
+    channels = gcd(length, hop)
+    filters = frames.derived("istft_filters", channels=channels, scale=scale, form=row.form)
+    crop = start // channels if start % channels == 0 else 0
+    most = settled(length + hop * (number - 1))
+
+    def added(image: Value, filters: Value, rows: Dim) -> Value:
+        """Add overlapping rows, without `crop` columns at both ends: `[rows, samples]`."""
+        size = settled(most - 2 * crop * channels)
+        columns = settled(Size.of(size).exact_quotient(channels) or 0)
+        strided = ([hop // channels], [crop], [1], True, [0], 1)
+        y = image.call(
+            aten.ConvolutionDefault, filters, None, *strided, shape=(rows, channels, columns)
+        )
+        return y.permute([0, 2, 1]).view(rows, size)
+
+    y = added(image, filters, one)
+    front = start - crop * channels
+    end = settled(stop - start + front)
+    if isinstance(end, int):
+        y = y.slice(1, front, end)
+    elif y.shape[1] != end:
+        refuse("the requested length is symbolic and not that of the frames")
+    if isinstance(number, int):
+        of = {"hop": hop, "frames": number, "start": start, "stop": stop}
+        y = y * frames.derived("overlap_scale", **of)
+    else:
+        ones = image.slice(1, 0, 1) * 0.0 + 1.0
+        total = added(ones, frames.derived("squared_window", channels=channels), one)
+        y = y.call(aten.DivTensor, total)
+    return y.view(*batch, y.shape[1])
+
+
+@lowers(
+    "aten.pad.default",
+    to="aten",
+    phases=("xnnpack/transforms",),
+    sample="""
+    %v = aten.view.default(%x, [1, 2, 6]) : (tensor<2x6xf32>) -> tensor<1x2x6xf32>
+    %y = aten.pad.default(%v, [1, 2], "reflect") : (tensor<1x2x6xf32>) -> tensor<1x2x9xf32>
+    """,
+)
+def pad_before_view(x: Value, *, op: Any, out: Out) -> Value | None:
+    """Pad the rows of a signal, which `torch.stft` views as an image of one batch, as they are."""
+    view = x.owner
+    if not isinstance(view, aten.ViewDefault) or len(op.arg("pad")) != 2:
+        return None
+    rows = Value(view.operands[0], x.b)
+    if rows.rank != 2 or x.shape != (1, *rows.shape):
+        return None
+    rest = (op.arg("pad"), op.arg("mode"), op.arg("value"))
+    return rows.call(aten.PadDefault, *rest, shape=out.shape[1:]).view(*out.shape)
 
 
 def _overlapped(frames: Value, hop: int) -> Value:
-    """Overlap-add `[..., F, n]` to `[..., n + hop · (F - 1)]`: frame i starts at i · hop."""
+    """Overlap-add `[..., F, n]` to `[..., n + hop · (F - 1)]`: frame i starts at i · hop.
+
+    Frames are cut into pieces as long as the hop. The first pieces of all frames, then the second
+    ones and so on, are added as whole rows.
+    """
     *batch, count, length = frames.shape
     pieces = -(-length // hop)
     if pieces * hop != length:

@@ -26,6 +26,7 @@ from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError, describe_op
 from stepwell.ir.dtypes import (
     bf16,
+    complex64,
     dtype_name,
     f16,
     f32,
@@ -139,6 +140,10 @@ PRECONDITIONS: dict[str, tuple[Holds, str]] = {
     "aten.hardtanh.default": (
         lambda op: element(op.results[0].type) != ui8 or op.arg("min_val") >= 0,
         "its kernel takes no negative bound of uint8",
+    ),
+    "aten._fft_r2c.default": (
+        lambda op: op.arg("onesided"),
+        "its kernel gives half of the points only (`onesided`)",
     ),
     "aten.roll.default": (
         lambda op: bool(op.arg("dims")),
@@ -291,6 +296,12 @@ _PLAIN = frozenset({"aten", "dim_order_ops"})
 """Namespaces whose kernels share one set of element types; quantizing kernels have their own."""
 
 
+_FOURIER = frozenset(
+    {"aten::_fft_r2c.out", "aten::_fft_c2r.out", "aten::abs.out", "aten::view_as_real_copy.out"}
+)
+"""Kernels that are called with complex numbers of single precision."""
+
+
 def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:
     """Return the name of an op's element type for which its kernel has no code, or None.
 
@@ -298,7 +309,8 @@ def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:
     """
     if op.SCHEMA.namespace in _PLAIN and signature.kernel not in _COPIES:
         for held in (*_elements(op.operands), *_elements(op.results)):
-            if held not in _COMPUTED:
+            is_complex = signature.kernel in _FOURIER and held == complex64
+            if held not in _COMPUTED and not is_complex:
                 return f"its kernel does not take {dtype_name(held)}"
     return None
 
@@ -330,9 +342,11 @@ def runs_as_kernel(op: SchemaOp) -> bool:
 def is_reshape(op: SchemaOp) -> bool:
     """Whether the result has the operand's elements in the same row-major order.
 
-    Such an op needs no kernel: its result is another tensor value over the same bytes.
+    Such an op needs no kernel: its result is another tensor value over the same bytes. A complex
+    number is a real and an imaginary part.
     """
-    return only_reshapes(op) and all(
+    is_of_pairs = isinstance(op, aten.ViewAsRealDefault | aten.ViewAsComplexDefault)
+    return (only_reshapes(op) or is_of_pairs) and all(
         is_static(value.type) for value in (op.operands[0], op.results[0])
     )
 

@@ -5,7 +5,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -121,12 +121,28 @@ def _unsupported_inputs(func: FuncOp, bounds: Mapping[str, int]) -> Iterator[Pro
                 "ExecuTorch accepts only the exported number: pass a tensor and read it with "
                 ".item(), or omit the input from dynamic_shapes",
             )
+        elif _is_complex(argument):
+            yield Problem(
+                f"input {port.name}: {_COMPLEX}",
+                where,
+                f"pass torch.view_as_real({port.name}), and begin forward() with {port.name} = "
+                f"torch.view_as_complex({port.name})",
+            )
         elif lack := _unsupported(argument, bounds):
             yield Problem(f"input {port.name}: {lack[0]}", where, lack[1])
 
 
 def _unsupported_outputs(func: FuncOp) -> Iterator[Problem]:
-    """Yield the constant outputs (integers, strings) that a method cannot return."""
+    """Yield complex outputs, and the constant ones that a method cannot return."""
+    returned = func.body.block.last_op
+    assert isinstance(returned, ReturnOp)
+    for at, value in enumerate(returned.operands):
+        if _is_complex(value):
+            yield Problem(
+                f"output {at}: {_COMPLEX}",
+                describe_op(value.owner) if isinstance(value.owner, Operation) else "",
+                "return torch.view_as_real(…) of it; the caller's torch.view_as_complex is exact",
+            )
     for port in get_signature(func).outputs:
         match port.constant:
             case (int(value),) if not -(2**63) <= value < 2**63:
@@ -136,6 +152,13 @@ def _unsupported_outputs(func: FuncOp) -> Iterator[Problem]:
             case _:
                 continue
         yield Problem(fact, f"method @{func.sym_name.data}", "return another value")
+
+
+_COMPLEX = "a program takes and returns real tensors only, and it is complex"
+
+
+def _is_complex(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and isinstance(element(value.type), ComplexType)
 
 
 def _is_symbolic(value: SSAValue) -> bool:

@@ -14,6 +14,7 @@ _TORCH_DTYPE: dict[ScalarType, torch.dtype] = {
     ScalarType.HALF: torch.float16,
     ScalarType.FLOAT: torch.float32,
     ScalarType.DOUBLE: torch.float64,
+    ScalarType.COMPLEXFLOAT: torch.complex64,
     ScalarType.BOOL: torch.bool,
     ScalarType.BFLOAT16: torch.bfloat16,
     ScalarType.FLOAT8E5M2: torch.float8_e5m2,
@@ -36,7 +37,7 @@ def torch_dtype(scalar_type: ScalarType) -> torch.dtype:
 
 
 def is_scalar_type(dtype: torch.dtype) -> bool:
-    """Whether ExecuTorch supports a torch dtype; complex dtypes are not supported."""
+    """Whether ExecuTorch has an element type for a torch dtype; complex128 has none."""
     return dtype in _SCALAR_TYPE
 
 

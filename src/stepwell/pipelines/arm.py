@@ -79,6 +79,7 @@ from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDeq
 
 FLOATS = (
     LowerCustom(),
+    GreedyRewrites("transforms", TOSA.phase("transforms")),
     GreedyRewrites("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
     GreedyRewrites("fold-weights", FOLD_WEIGHTS),
     step(recognize_attention),
@@ -94,6 +95,7 @@ FLOATS = (
             FoldAffineIntoLayer(),
             step(fold_scale_into_layer),
             step(fold_bias_into_layer),
+            *TOSA.phase("absorb"),
         ),
     ),
     GreedyRewrites("arrange", (*NOOPS, *SHAPES)),

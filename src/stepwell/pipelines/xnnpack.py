@@ -17,7 +17,6 @@ from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
 from stepwell.translate.decompositions import (
-    complex,
     constants,
     floats,
     promotions,
@@ -84,6 +83,7 @@ def merged(label: str, change: Step) -> tuple[Step, Step]:
 XNNPACK = Pipeline(
     "xnnpack",
     (
+        GreedyRewrites("transforms", TARGET.phase("transforms")),
         GreedyRewrites(
             "normalize",
             (
@@ -93,7 +93,6 @@ XNNPACK = Pipeline(
                 DecomposeComposites(function_of=cell_function),
                 *(rule() for rule in multiply_steps_together.RULES),
                 GATHER_STRIDES,
-                step(complex.complex_to_pairs),
             ),
         ),
         GreedyRewrites(

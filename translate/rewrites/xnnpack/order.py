@@ -157,6 +157,7 @@ ABSORB = (
     step(fold_scale_into_layer),
     step(fold_bias_into_layer),
     MergeLinears(),
+    *TARGET.phase("absorb"),
 )
 """Fold scales and shifts into layers, and merge layers."""
 

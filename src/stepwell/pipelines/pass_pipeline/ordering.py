@@ -62,6 +62,9 @@ CMSIS_MET = Form(
 )
 
 EVERYWHERE = """
+transforms:
+    Fourier transforms become products, or stay for a kernel, before complex numbers become pairs:
+    what reads a part of a product needs no pair.
 normalize: -> plain
     Every later pattern is written for the canonical form.
 normalize-quantized: -> plain
