@@ -170,6 +170,7 @@ def lower_as_far(
         left=left,
         work=total,
         cuts=chosen_target.cuts(work),
+        packed=chosen_target.packed_weights(work),
         statistics=work.context.statistics,
     )
     certificate = extension("certificate")(recorder, target) if recorder else None

@@ -93,6 +93,22 @@ def test_short_layers_of_constant_length_stay_one_delegate() -> None:
     assert (lowered.report.delegates, lowered.report.outside.total()) == (1, 0)
 
 
+def test_the_report_says_when_copies_of_weights_are_packed() -> None:
+    """Seven steps of 512 KB are unrolled; nine would pack more than 4 MiB, and are a loop."""
+    reports = {
+        steps: stepwell.lower(
+            export(nn.LSTM(8, 181).eval(), (torch.randn(steps, 1, 8),)), "xnnpack"
+        ).report
+        for steps in (7, 9)
+    }
+    packed, distinct = reports[7].packed
+    assert packed > 5 * distinct and "MB of packed weights" in str(reports[7])
+    assert reports[9].packed[0] == reports[9].packed[1] and "memory " not in str(reports[9])
+    lowered = stepwell.lower(export(nn.Linear(4, 4), (torch.randn(1, 4),)), "xnnpack")
+    with pytest.raises(stepwell.StepwellError, match="packed is 80, above its limit of 79"):
+        stepwell.budget(lowered, packed=79)
+
+
 def test_sequences_of_any_length_need_no_patch_of_the_model() -> None:
     model, x = Recurrent(nn.LSTM).eval(), torch.randn(1, 7, 6)
     model(x)

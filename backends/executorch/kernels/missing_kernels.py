@@ -90,8 +90,7 @@ def _missing_kernels(
                     Problem(
                         f"{op_name(op)}: {_lack(op)}",
                         describe_op(op),
-                        "decompose it to operators that have one, or lower it into a delegate"
-                        + _OR_PIN * any(map(_is_symbolic, (*op.operands, *op.results))),
+                        _remedy(op),
                     )
                 )
             elif isinstance(op, MapOp | ScanOp) and 0 in dims(op.sequences[0].type)[:1]:
@@ -191,6 +190,16 @@ def _lack(op: Operation) -> str:
         return said
     limit = kernel_limit(op) if kernel_of(type(op)) else None
     return limit or said + lack_of_pieces(op)
+
+
+def _remedy(op: Operation) -> str:
+    if isinstance(op, SchemaOp) and any(
+        name in op.SCHEMA.by_name and op.arg(name) is True for name in ("train", "training")
+    ):
+        return "it is in training mode: call model.eval() before the export"
+    is_symbolic = any(map(_is_symbolic, (*op.operands, *op.results)))
+    help = "decompose it to operators that have one, or lower it into a delegate"
+    return help + _OR_PIN * is_symbolic
 
 
 def _can_be_emitted(op: Operation, delegates: Collection[type[Operation]]) -> bool:

@@ -43,6 +43,8 @@ class Figures:
         bytes: the size of the artifact in bytes.
         arena: the bytes that a `.pte` plans for activations, for the method that needs most.
         latency_ratio: the time of a call, divided by that of a program from ExecuTorch's own flow.
+        packed: the bytes of weights that XNNPACK packs on loading, once for each node that reads
+            one.
     """
 
     delegates: int | None = None
@@ -50,6 +52,7 @@ class Figures:
     bytes: int | None = None
     arena: int | None = None
     latency_ratio: float | None = None
+    packed: int | None = None
 
     def passed(self, limits: Figures) -> dict[str, tuple[float, float]]:
         """Return each figure that exceeds its limit, as (limit, figure)."""
@@ -96,7 +99,9 @@ def measure(lowered: Lowered) -> Figures:
     data = lowered.artifact
     is_pte = lowered.target.artifact == "pte"
     figures = Figures(lowered.report.delegates, lowered.report.outside.total(), len(data))
-    return replace(figures, arena=arena_of(data)) if is_pte else figures
+    if not is_pte:
+        return figures
+    return replace(figures, arena=arena_of(data), packed=lowered.report.packed[0])
 
 
 def measure_pte(data: bytes) -> Figures:
@@ -122,6 +127,7 @@ def budget(
     outside: int | None = None,
     bytes: int | None = None,
     arena: int | None = None,
+    packed: int | None = None,
 ) -> Figures:
     """Check a lowering against cost limits, for use in a test.
 
@@ -129,7 +135,7 @@ def budget(
 
     Args:
         lowered: the result of `stepwell.lower`.
-        delegates, outside, bytes, arena: the limits (`Figures`); None: no limit.
+        delegates, outside, bytes, arena, packed: the limits (`Figures`); None: no limit.
 
     Returns:
         The costs of the lowered program.
@@ -141,7 +147,7 @@ def budget(
     problems = [
         Problem(f"{name} is {figure:,}, above its limit of {limit:,}")
         for name, (limit, figure) in figures.passed(
-            Figures(delegates, outside, bytes, arena)
+            Figures(delegates, outside, bytes, arena, packed=packed)
         ).items()
     ]
     if problems:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+_PACKED = "memory     {:.1f} MB of packed weights, of {:.1f} MB: each node packs what it reads"
 _CUT = ", {} of them split off to save memory on loading (optimize='speed': none)"
 
 
@@ -45,6 +46,8 @@ class Report(Shown):
         cuts: the number of delegates that directly follow another one and were split from it.
             XNNPACK then packs the weights of one after the other, which takes less memory
             (`optimize`).
+        packed: the bytes of weights that XNNPACK packs on loading, once for each node that reads
+            one, and the bytes of the distinct weights.
         outside: the counts by op name of the ops that the runtime's own kernels run.
         refusals: each rewrite that matched an op but did not apply, with the reason.
         steps: the pipeline's passes with applications, seconds and ops left.
@@ -76,6 +79,7 @@ class Report(Shown):
     left: tuple[Left, ...] = field(default=(), repr=False)
     work: int = 0
     cuts: int = 0
+    packed: tuple[int, int] = (0, 0)
     ranges: Mapping[str | int, tuple[float, float]] = field(
         default_factory=dict[str | int, tuple[float, float]]
     )
@@ -106,6 +110,7 @@ class Report(Shown):
             "target": self.target,
             "delegates": self.delegates,
             "cuts": self.cuts,
+            "packed": self.packed[0],
             "outside": dict(self.outside),
             "seconds": self.seconds,
             "numerics": self.numerics,
@@ -141,6 +146,7 @@ class Report(Shown):
             f"target     {self.target}",
             f"delegates  {self.delegates}" + (_CUT.format(self.cuts) if self.cuts else ""),
             f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
+            *([_PACKED.format(*(size / 1e6 for size in self.packed))] * self._packs_copies),
             f"seconds    {self.seconds:.3f}",
             f"numerics   {self.numerics}",
             *(f"input      {name}: {low} to {high}" for name, (low, high) in self.ranges.items()),
@@ -172,6 +178,12 @@ class Report(Shown):
             rows += ["", "refused:"]
             rows += self._every_refusal() if verbose else self._refusals_once()
         return "\n".join(rows)
+
+    @property
+    def _packs_copies(self) -> bool:
+        """Whether nodes that share weights take more than twice their memory."""
+        packed, distinct = self.packed
+        return packed > max(2 * distinct, 1e6)
 
     def _engines(self) -> list[str]:
         """Return which nodes treat special values differently from PyTorch, and on which CPUs."""

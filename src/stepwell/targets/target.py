@@ -185,6 +185,12 @@ class Target:
 
         return cuts(program)
 
+    def packed_weights(self, program: Program) -> tuple[int, int]:
+        """Return the bytes of weights that XNNPACK packs, and those of the distinct ones."""
+        from stepwell.backends.inventory import packed_weights
+
+        return packed_weights(program)
+
     def run(
         self, artifact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
     ) -> tuple[Any, ...]:
