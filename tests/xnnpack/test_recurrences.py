@@ -1,6 +1,5 @@
 """Recurrent layers of dynamic length, and long ones, are loops that hold their weights once."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,20 +120,46 @@ def test_sequences_of_any_length_need_no_patch_of_the_model() -> None:
 class Packed(nn.Module):
     """A layer over sequences of their own lengths."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[nn.RNNBase], **settings: Any) -> None:
         super().__init__()
-        self.rnn = nn.GRU(6, 8)
+        self.rnn = kind(6, 8, **settings)
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        sequences = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
-        return nn.utils.rnn.pad_packed_sequence(self.rnn(sequences)[0])[0]
+    def forward(self, x: Tensor, lengths: Tensor) -> Any:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        y, last = self.rnn(packed)
+        return nn.utils.rnn.pad_packed_sequence(y, total_length=x.shape[0], padding_value=0.5), last
 
 
-def test_packed_sequences_are_refused_with_their_line_and_another_form() -> None:
-    inputs = (torch.randn(5, 3, 6), torch.tensor([5, 2, 3]))
-    with pytest.raises(stepwell.StepwellError, match="padded batch and mask") as raised:
-        stepwell.dynamic_shapes(Packed().eval(), inputs, dynamic="sequence")
-    assert Path(__file__).name in str(raised.value)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(nn.LSTM, "projection"), (nn.LSTM, "one layer"), (nn.GRU, "time first"), (nn.RNN, "relu")],
+)
+def test_packed_sequences_end_at_their_own_lengths(kind: type[nn.RNNBase], name: str) -> None:
+    """What follows a sequence in the padded batch, even a NaN, is in no result."""
+    model, inputs = Packed(kind, **LAYERS[name]).eval(), (torch.randn(9, 3, 6), torch.arange(3) + 7)
+    shapes = ({0: Dim.AUTO(min=3, max=32)}, None)  # pyright: ignore
+    lowered = stepwell.lower(export(model, inputs, dynamic_shapes=shapes), "xnnpack")
+    running = PteSession.load(lowered.to_pte())
+    for length in (3, 5, 8, 13, 21, 31, 32):
+        x = torch.randn(length, 3, 6)
+        x[length // 2 :, 1] = torch.nan
+        for lengths in ([length, length // 2, 1], [1, 1, length]):
+            assert_as_eager(running, model, x, torch.tensor(lengths), rtol=1e-5, atol=1e-6)
+
+
+class Unpacked(Packed):
+    """As many rows as the longest sequence has."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Any:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0])
+
+
+def test_packed_results_of_unknown_length_are_refused_with_what_helps() -> None:
+    inputs = torch.randn(5, 3, 6), torch.tensor([4, 2, 3])
+    with pytest.raises(stepwell.StepwellError, match="pass total_length=") as raised:
+        stepwell.dynamic_shapes(Unpacked(nn.GRU).eval(), inputs, dynamic="batch")
+    assert "test_recurrences.py" in str(raised.value)
 
 
 FLIP, CALL = "aten.flip.default", "xnnpack.delegate"

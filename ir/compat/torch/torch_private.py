@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.compat.private_names import PrivateName, look_up
@@ -33,8 +35,11 @@ __all__ = [
     "operator_names",
     "overloads_of",
     "package",
+    "packing_by",
     "program_of",
     "pytree",
+    "replaced",
+    "scan",
     "schema",
     "schema_of",
     "serialize",
@@ -47,6 +52,7 @@ __all__ = [
 
 _TRACING = "decomposing operators with PyTorch's own decompositions"
 _SHAPES = "symbolic sizes"
+_PACKED = "export of packed sequences"
 _PT2 = "reading a .pt2 without its sample inputs"
 _ZOO = "the zoo's catalogue of PyTorch's own samples"
 
@@ -91,8 +97,10 @@ NAMES: dict[str, PrivateName] = {
     "neg_view": PrivateName("torch:_neg_view", "saving of conjugate weights"),
     "op_db": PrivateName("torch.testing._internal.common_methods_invocations:op_db", _ZOO),
     "operator_names": PrivateName("torch:_C._dispatch_get_all_op_names", "the list of operators"),
+    "packing": PrivateName("torch.nn.utils.rnn:_VF", _PACKED),
     "package": PrivateName("torch.export.pt2_archive._package", _PT2),
     "pytree": PrivateName("torch.utils._pytree", "nested inputs and outputs"),
+    "scan": PrivateName("torch._higher_order_ops:scan", _PACKED),
     "schema": PrivateName("torch._export.serde.schema", _PT2),
     "serialize": PrivateName("torch._export.serde.serialize", _PT2),
     "sym_sqrt": PrivateName("torch:_sym_sqrt", _SHAPES),
@@ -131,6 +139,7 @@ if TYPE_CHECKING:
 
     package: Any
     is_functorch_wrapped_tensor: Callable[[Tensor], bool]
+    scan: Any
     neg_view: Callable[[Tensor], Tensor]
     sym_sqrt: Callable[[Any], Any]
 else:
@@ -192,3 +201,23 @@ def traced_by(function: Callable[..., Any], overloads: Sequence[Any]) -> Generat
             overload.py_impl(key)(kernel or function)  # It forgets what it dispatched to.
             if kernel is None:
                 del overload.py_kernels[key]
+
+
+@contextmanager
+def packing_by(pack: Callable[..., Any], unpack: Callable[..., Any]) -> Generator[None]:
+    """Let `pack_padded_sequence` and `pad_packed_sequence` call functions instead of kernels."""
+    kernels = SimpleNamespace(_pack_padded_sequence=pack, _pad_packed_sequence=unpack)
+    module, _, name = NAMES["packing"].place.partition(":")
+    with replaced(import_module(module), name, kernels):
+        yield
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
+    """Replace an attribute of a module or class in the context."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

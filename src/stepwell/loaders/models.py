@@ -29,7 +29,7 @@ from stepwell.language_models import (
     prepare,
 )
 from stepwell.loaders.dynamic_shapes import dynamic_shapes, insist
-from stepwell.loaders.dynamic_shapes.exporting import line_of, remedy_of
+from stepwell.loaders.dynamic_shapes.exporting import line_of
 from stepwell.loaders.factories import FORMS, made_by, parts_of, users_code
 from stepwell.model_zoo.catalogue.models import SOURCES, find
 from stepwell.program import Program, from_exported_program, load
@@ -226,6 +226,5 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
                     if is_dependent
                     else ""
                 )
-                + (f"{remedy}; " if (remedy := remedy_of(error)) else "")
                 + "-v shows all that torch says",
             ) from error

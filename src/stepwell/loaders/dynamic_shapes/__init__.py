@@ -20,7 +20,7 @@ from stepwell.ir.compat.torch.torch_private import ValueRanges
 from stepwell.ir.diagnostics import Problem, StepwellError, first_line
 from stepwell.ir.options import nearest
 from stepwell.loaders.dynamic_shapes.candidates import KINDS, Inputs, Place, inputs_of, widest
-from stepwell.loaders.dynamic_shapes.exporting import SourceLine, exported, line_of, remedy_of
+from stepwell.loaders.dynamic_shapes.exporting import SourceLine, exported, line_of
 from stepwell.loaders.dynamic_shapes.trials import (
     Fault,
     Open,
@@ -262,8 +262,7 @@ def _exported(
     except Exception as error:
         if not kept:
             fact = f"torch.export.export fails: {type(error).__name__}: {first_line(error)}"
-            where = str(line_of(error) or "") or None
-            raise StepwellError(fact, where, remedy_of(error)) from error
+            raise StepwellError(fact, str(line_of(error) or "") or None) from error
         for place in asked:
             fault = _alone(model, inputs, place, most)
             if fault is not None:

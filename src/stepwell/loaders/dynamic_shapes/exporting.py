@@ -122,24 +122,6 @@ def line_of(error: BaseException) -> SourceLine | None:
     return None if found is None else _at(found[0].f_code.co_filename, found[1])
 
 
-def remedy_of(error: BaseException) -> str | None:
-    """Return what helps if torch cannot trace a part of the model that has another form."""
-    trace = error.__traceback__
-    while trace is not None:
-        frame = trace.tb_frame
-        file = frame.f_code.co_filename.replace(os.sep, "/")
-        if file.endswith("torch/nn/utils/rnn.py") or (
-            file.endswith("torch/nn/modules/rnn.py")
-            and frame.f_locals.get("batch_sizes") is not None
-        ):
-            return (
-                "torch.export has no packed sequences: call the recurrent layer on the padded "
-                "batch and mask what follows each length, or export one sequence of dynamic length"
-            )
-        trace = trace.tb_next
-    return None
-
-
 def _line(frame: FrameType | None) -> SourceLine | None:
     while frame is not None and not _is_the_models(frame):
         frame = frame.f_back
