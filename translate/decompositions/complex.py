@@ -11,7 +11,6 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import is_of
@@ -39,15 +38,7 @@ from stepwell.translate.rewrites.building import (
 COMPLEX = complex64
 """Complex element types whose parts are f32."""
 
-COMPLEX_OF = op_class("aten.complex.default")
-POLAR = op_class("aten.polar.default")
-CONJUGATES = tuple(
-    op_class(f"aten.{name}.default") for name in ("_conj", "conj_physical", "_conj_physical")
-)
-ANGLE = op_class("aten.angle.default")
-
 AS_IS = (aten.CloneDefault, aten.ResolveConjDefault, aten.ResolveNegDefault)
-SUMS = (aten.AddTensor, aten.SubTensor)
 MOVES = (aten.PermuteDefault, aten.SliceTensor)
 VIEWS = (aten.ViewAsRealDefault, aten.ViewAsComplexDefault)
 
@@ -63,15 +54,18 @@ def _is_complex(type_: Attribute) -> bool:
 
 
 PARTWISE = """
-    mul.Tensor abs.default angle.default complex.default polar.default add.Tensor sub.Tensor
-    mul.Scalar div.Scalar neg.default _to_copy.default permute.default transpose.int expand.default
-    slice.Tensor select.int cat.default view_as_real.default view.default reshape.default
-    unsqueeze.default squeeze.dim squeeze.dims"""
+    add.Tensor sub.Tensor mul.Scalar div.Scalar neg.default _to_copy.default permute.default
+    transpose.int expand.default slice.Tensor select.int cat.default view_as_real.default
+    view.default reshape.default unsqueeze.default squeeze.dim squeeze.dims clone.default
+    resolve_conj.default resolve_neg.default abs.default""".split()
+"""Operators that can be computed from pairs, too."""
 OF_PARTS = """
-    add.Scalar sub.Scalar div.Tensor exp.default real.default imag.default sum.dim_IntList mean.dim
-    flip.default roll.default constant_pad_nd.default stack.default reciprocal.default"""
-"""Operators that are computed from real and imaginary parts, not from pairs of both."""
-REAL, IMAGINARY = op_class("aten.real.default"), op_class("aten.imag.default")
+    mul.Tensor div.Tensor add.Scalar sub.Scalar reciprocal.default exp.default mm.default
+    bmm.default matmul.default angle.default complex.default polar.default real.default
+    imag.default _conj.default conj_physical.default _conj_physical.default sum.dim_IntList
+    mean.dim flip.default roll.default constant_pad_nd.default stack.default
+    slice_scatter.default""".split()
+"""Operators that are computed from real and imaginary parts."""
 
 
 def _has_none(op: Any) -> bool:
@@ -79,8 +73,7 @@ def _has_none(op: Any) -> bool:
 
 
 @lowers(
-    *(f"aten.{name}" for name in (PARTWISE + OF_PARTS).split()),
-    *(cls.name for cls in (*CONJUGATES, *AS_IS)),
+    *(f"aten.{name}" for name in PARTWISE + OF_PARTS),
     to="aten",
     phases=("xnnpack/normalize", "tosa/decompose"),
     unless=_has_none,
@@ -110,18 +103,22 @@ def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
         magnitude, is_left = _magnitude_by_kernel(op, b)
         if is_left:
             return magnitude
-    if (planar := _of_planes(op, b)) is not None:
-        return planar
-    if op.name.removeprefix("aten.") in OF_PARTS.split():
-        refuse("its parts depend on one another, or on an argument that is not known")
+    name = op.name.removeprefix("aten.")
+    number = op.arg("other") if name.endswith(".Scalar") else None
+    needs_parts = name in OF_PARTS or isinstance(number, complex) or _is_mixed(op)
+    given = [_parts(value, b, needs_parts) for value in op.operands]
+    if needs_parts or all(parts is None or (all(parts) and parts) for parts in given):
+        no_refusal(_refuses_open(op))
+        return _of_parts(op, name.partition(".")[0], given, number, b)
     no_refusal(_refuses(op) or _refuses_open(op))
-    parts = _of_pairs(op, b)
-    if isinstance(op, aten.AbsDefault):
-        return Value(_magnitude(parts, b), b)
-    if isinstance(op, ANGLE):
-        real, imaginary = (view(b, half, dims(op.results[0].type)) for half in _halves(parts, b))
-        return Value(emit(b, aten.Atan2Default.make(imaginary, real)), b)
-    return Value(whole(parts, b), b)
+    pairs = _of_pairs(op, b)
+    return Value(_magnitude(pairs, b) if name == "abs.default" else whole(pairs, b), b)
+
+
+def _is_mixed(op: SchemaOp) -> bool:
+    """Whether an op adds a real and a complex value."""
+    elements = {element(value.type) for value in op.operands if isinstance(value.type, TensorType)}
+    return isinstance(op, aten.AddTensor | aten.SubTensor) and len(elements) > 1
 
 
 def _magnitude_by_kernel(op: SchemaOp, b: Rewriter) -> tuple[Value | None, bool]:
@@ -157,113 +154,109 @@ def _magnitude_by_kernel(op: SchemaOp, b: Rewriter) -> tuple[Value | None, bool]
     return made, True
 
 
-def _of_planes(op: SchemaOp, b: Rewriter) -> Value | None:
-    """Return an operator's result computed from the real and the imaginary parts alone.
+Parts = tuple[Any, Any]
+"""The real and the imaginary part of a value, or of a number; None for no imaginary part."""
 
-    This is None for an operator that reads pairs which are not concatenated parts, if it can be
-    computed from pairs.
-    """
-    name = op.name.removeprefix("aten.")
-    values = [v for v in op.operands if isinstance(v.type, TensorType)]
-    complexes = [v for v in values if element(v.type) == COMPLEX]
-    is_mixed = isinstance(op, SUMS) and len(complexes) < len(values)
-    needs_parts = is_mixed or name in OF_PARTS.split()
-    given = {v: _planes(v, b, even_if_paired=needs_parts) for v in complexes}
-    if not needs_parts and (name not in PARTWISE.split() or not all(given.values())):
+
+def _parts(value: SSAValue, b: Rewriter, even_if_paired: bool) -> tuple[()] | Parts | None:
+    """Return a tensor's parts; none if they are in pairs, which must not be taken apart."""
+    if not isinstance(value.type, TensorType):
         return None
-    shape = dims(op.results[0].type)
-    first = given.get(op.operands[0], [])
-    number = op.arg("other") if name.endswith(".Scalar") else 0
-    match name.partition(".")[0]:
-        case "real" | "imag":
-            return Value(first[name.startswith("imag")].ssa, b)
-        case "exp":
-            size, angle = first[0].call(aten.ExpDefault), first[1]
-            return paired([size * angle.call(aten.CosDefault), size * angle.call(aten.SinDefault)])
-        case "reciprocal":
-            size = first[0] * first[0] + first[1] * first[1]
-            return paired([part.call(aten.DivTensor, size) for part in (first[0], first[1] * -1.0)])
-        case "mul" | "add" | "sub" | "div" if isinstance(number, complex):
-            return _with_number(op, first or [Value(op.operands[0], b)], number)
-        case "mul" | "div" if len(values) == 2:
-            return _scaled(op, given, b)
-        case "add" | "sub" if is_mixed or name.endswith(".Scalar"):
-            return _shifted(op, given, shape, b)
-        case _ if first and len(complexes) == len(values) and name not in ("abs.default",):
-            if isinstance(op, (ANGLE, aten.ViewAsRealDefault)):
-                return None
-            if isinstance(op, aten._ToCopyDefault | aten.ConstantPadNdDefault):
-                is_same = element(op.results[0].type) == COMPLEX and not op.present().get("value")
-                if not is_same:
-                    return None
-            parts: list[Value] = []
-            for part in (0, 1):
-                operands = [given[v][part].ssa if v in given else v for v in op.operands]
-                type_ = with_element(op.results[0].type, f32)
-                parts.append(Value(b.insert(remade(op, operands, [type_])).results[0], b))
-            return paired(parts)
-        case _:
-            return None
-
-
-def _planes(value: SSAValue, b: Rewriter, *, even_if_paired: bool) -> list[Value]:
-    """Return the real and the imaginary parts of a complex value, if they are separate values."""
+    if element(value.type) != COMPLEX:
+        return Value(value, b), None
     both = pair(value, b)
-    parts = planar_parts(both) or (_halves(both, b) if even_if_paired else [])
-    return [Value(view(b, part, dims(value.type)), b) for part in parts]
+    planes = planar_parts(both) or (_halves(both, b) if even_if_paired else [])
+    real, imaginary = [Value(view(b, part, dims(value.type)), b) for part in planes] or (None, None)
+    return (real, imaginary) if planes else ()
 
 
-def _with_number(op: SchemaOp, given: list[Value], number: complex) -> Value:
-    """Return the product, quotient, sum or difference of a value and a complex number."""
-    real, imaginary = given[0], given[1] if len(given) == 2 else given[0] * 0.0
-    name = op.name.removeprefix("aten.")
-    if name == "div.Scalar":
-        number = 1 / number
-    if name in ("add.Scalar", "sub.Scalar"):
-        number = number * op.arg("alpha") * (1 if name == "add.Scalar" else -1)
-        return paired([real + number.real, imaginary + number.imag])
-    a, b = number.real, number.imag
-    if len(given) == 1:
-        return paired([real * a, real * b])
-    return paired([real * a - imaginary * b, real * b + imaginary * a])
-
-
-def _scaled(op: SchemaOp, given: dict[SSAValue, list[Value]], b: Rewriter) -> Value | None:
-    """Return a product of complex and real numbers, or a quotient."""
-    one, other = (given.get(value) or [Value(value, b)] for value in op.operands)
-    if op.name == "aten.div.Tensor" and len(other) == 2:
-        c, d = other
-        size = c * c + d * d
-        by = [part.call(aten.DivTensor, size) for part in (c, d * -1.0)]
-    elif op.name == "aten.div.Tensor":
-        shape = broadcast(one[0].shape, other[0].shape)
-        return paired([part.call(aten.DivTensor, other[0], shape=shape) for part in one])
-    else:
-        by = other
-    if len(one) == 1 or len(by) == 1:
-        (real,), both = (one, by) if len(one) == 1 else (by, one)
-        return paired([part * real for part in both])
-    (a, b_), (c, d) = one, by
-    return paired([a * c - b_ * d, a * d + b_ * c])
-
-
-def _shifted(
-    op: SchemaOp, given: dict[SSAValue, list[Value]], shape: tuple[Any, ...], b: Rewriter
+def _of_parts(
+    op: SchemaOp, name: str, given: Sequence[Any], number: Any, b: Rewriter
 ) -> Value | None:
-    """Return a sum or difference of a complex and a real value."""
-    if op.arg("alpha") != 1:
-        refuse("alpha is not 1")
-    is_sum = op.name.startswith("aten.add")
-    if op.name.endswith(".Scalar"):
-        ((real, imaginary),) = given.values()
-        number = op.arg("other") if is_sum else -op.arg("other")
-        return paired([real + number, imaginary])
-    one, other = (given.get(value) or [Value(value, b)] for value in op.operands)
-    real = one[0] + other[0] if is_sum else one[0] - other[0]
-    imaginary = one[1] if len(one) == 2 else other[1] if is_sum else other[1] * -1.0
-    if imaginary.shape != real.shape:
-        imaginary = imaginary.expand(*shape)
-    return paired([real, imaginary])
+    """Return an operator's result, computed from the parts of its operands."""
+    shape = dims(op.results[0].type)
+    (real, imaginary), *rest = given
+    match name:
+        case "real" | "imag":
+            return real if name == "real" else imaginary
+        case "abs":
+            return (real * real + imaginary * imaginary).call(aten.SqrtDefault)
+        case "angle":
+            return imaginary.call(aten.Atan2Default, real)
+        case "exp" | "polar":
+            angle = imaginary if name == "exp" else rest[0][0]
+            size = real.call(aten.ExpDefault) if name == "exp" else real
+            made = [size * angle.call(of) for of in (aten.CosDefault, aten.SinDefault)]
+        case "complex":
+            made = [real, rest[0][0]]
+        case "_conj" | "conj_physical" | "_conj_physical":
+            made = [real, imaginary * -1.0]
+        case "reciprocal":
+            made = _inverse(real, imaginary)
+        case "mul" | "div" | "add" | "sub" | "mm" | "bmm" | "matmul":
+            value = complex(0 if number is None else number)
+            other = rest[0] if rest else (value.real, value.imag if value.imag else None)
+            made = _arithmetic(op, name, (real, imaginary), other, shape)
+        case _:
+            no_refusal(_refuses(op))
+            if any(parts and parts[1] is None for parts in given):
+                refuse("one operand is real and another complex")
+            made = [_again(op, [of and of[part] for of in given], b) for part in (0, 1)]
+    return paired([part if part.shape == shape else part.expand(*shape) for part in made])
+
+
+def _again(op: SchemaOp, parts: Sequence[Any], b: Rewriter) -> Value:
+    """Apply an op that acts on real and imaginary parts alike to one of them."""
+    operands = [
+        value if part is None else part.ssa for value, part in zip(op.operands, parts, strict=True)
+    ]
+    return Value(
+        b.insert(remade(op, operands, [with_element(op.results[0].type, f32)])).results[0], b
+    )
+
+
+def _arithmetic(
+    op: SchemaOp, name: str, one: Parts, other: Parts, shape: tuple[Any, ...]
+) -> list[Any]:
+    """Return the parts of a sum, difference, product or quotient."""
+
+    def times(x: Any, y: Any) -> Any:
+        if x is None or y is None:
+            return None
+        return x * y if name in ("mul", "div") else x.call(type(op), y, shape=shape)
+
+    def plus(x: Any, y: Any, sign: float = 1) -> Any:
+        if y is None:
+            return x
+        if x is None:
+            return y * sign
+        return x + y if sign == 1 else x - y
+
+    if name in ("add", "sub"):
+        if op.arg("alpha") != 1:
+            refuse("alpha is not 1")
+        sign = 1 if name == "add" else -1
+        real, imaginary = (plus(x, y, sign) for x, y in zip(one, other, strict=True))
+        is_number = isinstance(imaginary, float)
+        return [real, one[0] * 0.0 + imaginary if is_number else imaginary]
+    if name == "div":
+        c, d = other
+        if isinstance(c, float):
+            divisor = 1 / complex(c, d or 0)
+            other = divisor.real, None if d is None else divisor.imag
+        elif d is None:
+            common = broadcast(one[0].shape, c.shape)
+            return [part.call(aten.DivTensor, c, shape=common) for part in one]
+        else:
+            inverse = _inverse(c, d)
+            other = inverse[0], inverse[1]
+    (a, b), (c, d) = one, other
+    return [plus(times(a, c), times(b, d), -1), plus(times(a, d), times(b, c))]
+
+
+def _inverse(real: Value, imaginary: Value) -> list[Value]:
+    size = real * real + imaginary * imaginary
+    return [part.call(aten.DivTensor, size) for part in (real, imaginary * -1.0)]
 
 
 def _refuses(op: SchemaOp) -> Refusal | None:
@@ -271,11 +264,11 @@ def _refuses(op: SchemaOp) -> Refusal | None:
     result_element = element(op.results[0].type)
     match op:
         case aten.AddTensor() | aten.SubTensor():
-            if op.arg("alpha") != 1 or any(element(v.type) != COMPLEX for v in op.operands):
-                return Refusal("alpha is not 1, or one term is real and the other complex")
+            if op.arg("alpha") != 1:
+                return Refusal("alpha is not 1")
         case aten.MulScalar() | aten.DivScalar():
             if not isinstance(op.arg("other"), int | float):
-                return Refusal("the factor is a complex or a dynamic number")
+                return Refusal("the factor is known only at run time")
         case aten.SliceTensor() | aten.SelectInt():
             names = ("start", "end", "index")
             named = [op.arg(name) for name in names if name in op.SCHEMA.by_name]
@@ -286,6 +279,8 @@ def _refuses(op: SchemaOp) -> Refusal | None:
                 return Refusal("one concatenated tensor is real and another complex")
         case aten._ToCopyDefault() if result_element != COMPLEX:
             return Refusal("the op drops imaginary parts")
+        case aten.ConstantPadNdDefault() if op.arg("value"):
+            return Refusal("the padding is not 0")
         case _:
             pass
     return None
@@ -298,12 +293,12 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
         return None
     shape = dims(op.results[0].type)
     match op:
-        case _ if _is_shaped(op) or isinstance(op, (aten.CatDefault, aten._ToCopyDefault)):
+        case _ if _is_shaped(op) or isinstance(op, aten.CatDefault | aten._ToCopyDefault):
             if _is_shaped(op):
                 return cannot_be_viewed_as(op.operands[0], shape)
             if len({element(v.type) for v in values}) > 1 or isinstance(op, aten.CatDefault):
                 return Refusal("the shape is symbolic")
-        case _ if isinstance(op, (aten.ExpandDefault, COMPLEX_OF, POLAR)):
+        case _ if op.name in ("aten.expand.default", "aten.complex.default", "aten.polar.default"):
             of_size = [at - len(shape) for at, d in enumerate(shape) if not isinstance(d, int)]
             for value in op.operands:
                 held = dims(value.type) if isinstance(value.type, TensorType) else shape
@@ -318,17 +313,6 @@ def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
     """Return the result of a complex operator as real and imaginary parts on a last axis."""
     shape = dims(op.results[0].type)
     rank = len(shape)
-    if isinstance(op, aten.MulTensor):
-        return _product(op.operands, rw)
-    if isinstance(op, COMPLEX_OF | POLAR):
-        parts = [expand(rw, value, shape) for value in op.operands]
-        if isinstance(op, POLAR):
-            size, angle = parts
-            turned = [
-                emit(rw, function.make(angle)) for function in (aten.CosDefault, aten.SinDefault)
-            ]
-            parts = [emit(rw, aten.MulTensor.make(size, of_angle)) for of_angle in turned]
-        return cat(rw, [view(rw, part, (*shape, 1)) for part in parts], rank)
     pairs = [pair(value, rw) for value in op.operands if isinstance(value.type, TensorType)]
     first = pairs[0]
     match op:
@@ -357,30 +341,8 @@ def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
         case aten.SelectInt():
             at = axis(op.arg("dim"), rank + 1)
             return emit(rw, aten.SelectInt.make(first, at, op.arg("index")))
-        case _ if isinstance(op, CONJUGATES):
-            return emit(rw, aten.MulTensor.make(first, rw.constant(torch.tensor([1.0, -1.0]))))
         case _:
             return view(rw, first, (*shape, 2)) if _is_shaped(op) else first
-
-
-def _product(factors: Sequence[SSAValue], rw: Rewriter) -> SSAValue:
-    """Return the parts of the product of complex numbers, one of which may be real."""
-    if any(element(value.type) != COMPLEX for value in factors):
-        each = [
-            pair(value, rw)
-            if element(value.type) == COMPLEX
-            else view(rw, value, (*dims(value.type), 1))
-            for value in factors
-        ]
-        return emit(rw, aten.MulTensor.make(*each))
-    (a, b), (c, d) = (_halves(pair(value, rw), rw) for value in factors)
-
-    def times(one: SSAValue, other: SSAValue) -> SSAValue:
-        return emit(rw, aten.MulTensor.make(one, other))
-
-    real = emit(rw, aten.SubTensor.make(times(a, c), times(b, d)))
-    imaginary = emit(rw, aten.AddTensor.make(times(a, d), times(b, c)))
-    return cat(rw, [real, imaginary], len(dims(real.type)) - 1)
 
 
 def planar_parts(parts: SSAValue) -> list[SSAValue]:
@@ -399,11 +361,6 @@ def _halves(parts: SSAValue, rw: Rewriter) -> Sequence[SSAValue]:
 
 def _magnitude(parts: SSAValue, rw: Rewriter) -> SSAValue:
     """Return the absolute value √(a² + b²) of complex numbers a + bi."""
-    if planar := planar_parts(parts):
-        shape = dims(parts.type)[:-1]
-        real, imaginary = (view(rw, part, shape) for part in planar)
-        squares = [emit(rw, aten.MulTensor.make(part, part)) for part in (real, imaginary)]
-        return emit(rw, aten.SqrtDefault.make(emit(rw, aten.AddTensor.make(*squares))))
     squared = emit(rw, aten.MulTensor.make(parts, parts))
     total = emit(rw, aten.SumDimIntList.make(squared, [-1]))
     return emit(rw, aten.SqrtDefault.make(total))
