@@ -52,11 +52,14 @@ from stepwell.translate.rewrites.slices.select_by_constant_mask import select_by
 from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
 from stepwell.translate.rewrites.views import expands, merge_views, permutes, transposes
 
+COPIES: tuple[Rewrite[Any], ...] = tuple(rule() for rule in copies.RULES)
+"""Remove copies and conversions that change nothing."""
+
 NOOPS: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in choose_from_one.RULES),
     *expands.RULES.named("remove-noop-expand", "remove-noop-expand-as"),
     *(rule() for rule in noops.RULES),
-    *(rule() for rule in copies.RULES),
+    *COPIES,
     *(rule() for rule in neutral_arithmetic.RULES),
     RemoveProvenAssert(),
 )

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.registry import op_class
@@ -56,6 +56,12 @@ TRANSFORMS = {
     "aten._fft_c2r.default": BACK,
 }
 C2C = op_class("aten._fft_c2c.default")
+MOVEMENTS = frozenset(
+    f"aten.{name}"
+    for name in """permute.default transpose.int slice.Tensor select.int view_as_real.default
+    real.default imag.default""".split()
+)
+"""Operators between a transform and the phases that are read from it (`_reads_phases`)."""
 
 NUMBERS, PLANAR, PAIRS = "numbers", "planar", "pairs"
 """How a row of a matrix reads n complex numbers: the real parts alone, all real and then all
@@ -127,26 +133,41 @@ def fourier_twiddles(
 # -- what a target computes itself -------------------------------------------------------------
 
 
-def has_kernel(form: str, n: Dim, rows: int, b: Rewriter, spare: float = 0) -> bool:
+def has_kernel(
+    form: str, n: Dim, rows: int, op: Operation, b: Rewriter, spare: float = 0, worth: float = 1.2
+) -> bool:
     """Whether the runtime's kernel computes transforms faster than products.
 
-    It runs outside delegates on complex numbers, which products do not need. The times are
-    nanoseconds of one AVX-512 core.
+    It runs outside delegates on complex numbers, which products do not need. It is also used for
+    phases: symmetric rows have imaginary parts of exactly 0, whose sign a phase is, where products
+    leave a rounding error. The times are nanoseconds of one AVX-512 core.
 
     Args:
         form: the transform; the runtime has no complex-to-complex one.
         n: the number of points; a symbolic one leaves the kernel alone.
         rows: the number of transforms.
+        op: the op that transforms.
         b: the rewriter of the program.
         spare: the time of what the kernel needs, and products do not, for each point.
+        worth: how many times as fast the kernel must be.
     """
     if b.program.context.target != "xnnpack" or form not in (REAL, BACK):
         return False
-    if isinstance(n, Size):
+    if isinstance(n, Size) or (form == REAL and _reads_phases(op.results[0])):
         return form == REAL
     by_products = n * (n // 2 + 1) * (0.4 + rows / 15)
     by_kernel = 3000 + rows * n * (_kernel_time(n) + spare)
-    return by_products > 1.2 * by_kernel
+    return by_products > worth * by_kernel
+
+
+def _reads_phases(value: SSAValue, depth: int = 4) -> bool:
+    """Whether the angles of complex numbers, or of moved ones, are used."""
+    users = [use.operation for use in value.uses] if depth else []
+    return any(
+        user.name in ("aten.angle.default", "aten.atan2.default")
+        or (user.name in MOVEMENTS and _reads_phases(user.results[0], depth - 1))
+        for user in users
+    )
 
 
 @cache
@@ -202,7 +223,7 @@ def transforms_to_products(
         return _peeled(x, axes, normalization, form, op, out)
     n = points[0]
     rows = count([size for at, size in enumerate(x.shape) if at != last])
-    if one_sided and has_kernel(form, n, rows, b) and (form == REAL or (x.is_static)):
+    if one_sided and has_kernel(form, n, rows, op, b) and (form == REAL or (x.is_static)):
         return None
     if not isinstance(n, int):
         refuse("the number of points is symbolic, and a matrix has constant sizes")
@@ -210,8 +231,8 @@ def transforms_to_products(
     if form == WHOLE or not one_sided:
         parts = 1 if x.dtype == f32 else 2
         is_large = _factor(n) == 1 and n * n * parts > LARGEST
-        if has_kernel(REAL, n, rows * parts, b, MIRRORING) or (
-            is_large and has_kernel(REAL, n, 10**6, b)
+        if has_kernel(REAL, n, rows * parts, op, b, MIRRORING) or (
+            is_large and has_kernel(REAL, n, 10**6, op, b)
         ):
             return _by_kernel(x, last, n, normalization, inverse)
     scale = float(n) ** NORMALIZATIONS[normalization]

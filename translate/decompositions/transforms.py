@@ -40,6 +40,9 @@ NARROWEST = 8
 FRAMING = 0.7
 """The time to cut a number into frames and to multiply it by a window (`has_kernel`)."""
 
+ADDING = 8.0
+"""How many times as fast a kernel must be that a delegate on each side adds to the program."""
+
 
 class Frames:
     """The frames of an `stft` or an `istft`: their length, their hop, and the padded window."""
@@ -151,7 +154,7 @@ def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     points = length // 2 + 1 if half else length
     *batch, whole = x.shape
     number: Dim = settled((whole - length) // hop + 1)
-    if _uses_filters(frames, x, REAL if half else "", count([*batch, number])):
+    if _uses_filters(frames, x, REAL if half else "", count([*batch, number]), op):
         y = _filtered(x, frames, points, number, length ** NORMALIZATIONS[code])
     else:
         at = len(batch)
@@ -164,13 +167,13 @@ def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     return y if out.dtype == COMPLEX else Value(pair(y.ssa, b), b)
 
 
-def _uses_filters(frames: Frames, x: Value, form: str, rows: int) -> bool:
+def _uses_filters(frames: Frames, x: Value, form: str, rows: int, op: Any) -> bool:
     """Whether transforms are computed by filters, and not by the target or two factors."""
     if not frames.is_constant or frames.length * (frames.length // 2 + 1) * 2 > LARGEST:
         return False
     if is_operator(frames.length, x.b.program.context.target):
         return False
-    return not has_kernel(form, frames.length, rows, x.b, FRAMING)
+    return not has_kernel(form, frames.length, rows, op, x.b, FRAMING)
 
 
 def _filtered(x: Value, frames: Frames, points: int, number: Dim, scale: float) -> Value:
@@ -228,10 +231,14 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     start = length // 2 if op.arg("center") else 0
     most = settled(length + hop * (number - 1))
     stop = settled(start + out.shape[-1])
-    if isinstance(most, int) and isinstance(stop, int) and stop > most:
-        refuse("the requested length exceeds the frames")
+    beyond = stop - most if isinstance(most, int) and isinstance(stop, int) else 0
+    if beyond > 0:  # PyTorch pads with zeros what no frame covers.
+        shape = (*batch, most - start)
+        given = {name: op.arg(name) for name in op.SCHEMA.by_name if name not in ("self", "length")}
+        y = x.call(type(op), length=most - start, shape=shape, dtype=f32, **given)
+        return _padded(y, [0, beyond])
     code = 1 if op.arg("normalized") else BY_SIZE
-    kernel = has_kernel(BACK, length, count([*batch, number]), b, FRAMING)
+    kernel = has_kernel(BACK, length, count([*batch, number]), op, b, FRAMING, ADDING)
     if (
         frames.is_constant
         and not (x.is_static and kernel)
@@ -266,8 +273,10 @@ def _added(x: Value, frames: Frames, start: int, stop: Dim, scale: float) -> Val
     length, hop = frames.length, frames.hop
     channels = gcd(length, hop)
     filters = frames.derived("istft_filters", channels=channels, scale=scale, form=row.form)
-    crop = start // channels if start % channels == 0 else 0
     most = settled(length + hop * (number - 1))
+    rest = settled(most - stop)
+    fits = rest == start or (isinstance(rest, int) and rest > start)
+    crop = start // channels if start % channels == 0 and fits else 0
 
     def added(image: Value, filters: Value, rows: Dim) -> Value:
         """Add overlapping rows, without `crop` columns at both ends: `[rows, samples]`."""
@@ -307,14 +316,17 @@ def _added(x: Value, frames: Frames, start: int, stop: Dim, scale: float) -> Val
 )
 def pad_before_view(x: Value, *, op: Any, out: Out) -> Value | None:
     """Pad the rows of a signal, which `torch.stft` views as an image of one batch, as they are."""
-    view = x.owner
-    if not isinstance(view, aten.ViewDefault) or len(op.arg("pad")) != 2:
+    rows = x
+    while isinstance(rows.owner, aten.ViewDefault | aten.ReshapeDefault):
+        source = Value(rows.owner.operands[0], x.b)
+        if source.shape[-1:] != x.shape[-1:]:
+            break
+        rows = source
+    if rows.ssa is x.ssa or rows.rank not in (2, 3) or len(op.arg("pad")) != 2:
         return None
-    rows = Value(view.operands[0], x.b)
-    if rows.rank != 2 or x.shape != (1, *rows.shape):
-        return None
+    shape = (*rows.shape[:-1], out.shape[-1])
     rest = (op.arg("pad"), op.arg("mode"), op.arg("value"))
-    return rows.call(aten.PadDefault, *rest, shape=out.shape[1:]).view(*out.shape)
+    return rows.call(aten.PadDefault, *rest, shape=shape).view(*out.shape)
 
 
 def _overlapped(frames: Value, hop: int) -> Value:

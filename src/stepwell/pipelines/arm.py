@@ -17,7 +17,13 @@ from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.pipelines.xnnpack import GATHER_STRIDES, PLAIN_FORM
 from stepwell.translate.canonicalize import fills
-from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
+from stepwell.translate.canonicalize.pipeline import (
+    CANONICAL_FORM,
+    COPIES,
+    FOLD_WEIGHTS,
+    NOOPS,
+    SHAPES,
+)
 from stepwell.translate.decompositions import executorch_mx, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
@@ -79,7 +85,7 @@ from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDeq
 
 FLOATS = (
     LowerCustom(),
-    GreedyRewrites("transforms", TOSA.phase("transforms")),
+    GreedyRewrites("transforms", (*COPIES, *TOSA.phase("transforms"))),
     GreedyRewrites("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
     GreedyRewrites("fold-weights", FOLD_WEIGHTS),
     step(recognize_attention),

@@ -15,7 +15,13 @@ from stepwell.ir.rewriting.legalization import (
 )
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
-from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
+from stepwell.translate.canonicalize.pipeline import (
+    CANONICAL_FORM,
+    COPIES,
+    FOLD_WEIGHTS,
+    NOOPS,
+    SHAPES,
+)
 from stepwell.translate.decompositions import (
     constants,
     floats,
@@ -83,7 +89,7 @@ def merged(label: str, change: Step) -> tuple[Step, Step]:
 XNNPACK = Pipeline(
     "xnnpack",
     (
-        GreedyRewrites("transforms", TARGET.phase("transforms")),
+        GreedyRewrites("transforms", (*COPIES, *TARGET.phase("transforms"))),
         GreedyRewrites(
             "normalize",
             (
