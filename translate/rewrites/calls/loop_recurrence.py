@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, prod
+from math import prod
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -215,8 +215,9 @@ def _products(rw: Rewriter, x: SSAValue, weight: Any, bias: SSAValue | None) -> 
     made = dims(weight.type)[0]
     type_ = tensor([*dims(x.type)[:-1], made], element(x.type))
     sizes = [interval(Size.of(size), ranges_around(rw.root))[1] for size in dims(type_)]
-    most = prod(inf if size is None else size for size in sizes) * element_bytes(element(x.type))
-    if most <= MOST_PRODUCTS or weight_key(weight) is None:
+    most = prod(size or 0 for size in sizes) * element_bytes(element(x.type))  # None: no bound.
+    is_computed = any(of is not None and weight_key(of) is None for of in (weight, bias))
+    if most <= MOST_PRODUCTS or is_computed:
         op = aten.LinearDefault.make(x, weight, bias, result_types=[type_])
         return emit(rw, op)
     rows = Size.symbol(_block_size(rw.root))
