@@ -4,8 +4,8 @@
 
 Errors are those of ExecuTorch's runtime, or of the interpreter of TOSA's operators, relative to the
 largest number of eager PyTorch in double precision. Eager's own error in single precision stands
-next to them. Times are the shortest of several runs of the same runtime: the stock flow calls the kernel
-`_fft_r2c`, and has no form for other transforms.
+next to them. Times are the shortest of several runs of the same runtime: the stock flow calls the
+kernel `_fft_r2c`, and has no form for other transforms.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "ifft": lambda x, w: real(fft.ifft(torch.complex(x, x.flip(-1)))),
     "fft2": lambda x, w: real(fft.fft2(x)),
     "stft": lambda x, w: real(stft(x, w)),
-    "mel": lambda x, w: (stft(x, w).abs() ** 2).mT[..., :8].clamp(min=1e-10).log(),
+    "mel": lambda x, w: (stft(x, w).abs() ** 2).mT @ w.new_ones(w.shape[0] // 2 + 1, 8),
     "istft": lambda x, w: torch.istft(stft(x, w) * 0.5, len(w), max(len(w) // 4, 1), window=w),
 }
 
@@ -89,7 +89,8 @@ def exactness(lengths: list[int], targets: list[str]) -> None:
     for target in targets:
         for name in FUNCTIONS:
             worst, eager, count, refused = 0.0, 0.0, 0, list[str]()
-            for n in lengths:
+            # torch.export refuses an istft of odd length.
+            for n in (n for n in lengths if name != "istft" or n % 2 == 0):
                 for is_open in (False, True) if target == "xnnpack" else (False,):
                     try:
                         pairs = errors(name, n, target, is_open=is_open)

@@ -99,6 +99,11 @@ def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
         refuse("the parts of the complex numbers are not of single precision")
     if not all(is_known(dims(v.type)) for v in values):
         refuse("the shape is not known, not even as an expression")
+    is_of_kernel = b.program.context.target == "xnnpack" and isinstance(
+        op.operands[0].owner, aten._FftR2cDefault
+    )
+    if is_of_kernel and isinstance(op, aten.PermuteDefault):
+        return None  # The runtime's kernel moves pairs as a whole, which XNNPACK does not.
     if b.program.context.target == "xnnpack" and isinstance(op, aten.AbsDefault):
         magnitude, is_left = _magnitude_by_kernel(op, b)
         if is_left:

@@ -155,7 +155,7 @@ def has_kernel(
         return False
     if isinstance(n, Size) or (form == REAL and _reads_phases(op.results[0])):
         return form == REAL
-    by_products = n * (n // 2 + 1) * (0.4 + rows / 15)
+    by_products = n * (n // 2 + 1) * (0.4 + rows / 8)
     by_kernel = 3000 + rows * n * (_kernel_time(n) + spare)
     return by_products > worth * by_kernel
 

@@ -297,7 +297,8 @@ _PLAIN = frozenset({"aten", "dim_order_ops"})
 
 
 _FOURIER = frozenset(
-    {"aten::_fft_r2c.out", "aten::_fft_c2r.out", "aten::abs.out", "aten::view_as_real_copy.out"}
+    f"aten::{name}.out"
+    for name in ("_fft_r2c", "_fft_c2r", "abs", "permute_copy", "view_as_real_copy")
 )
 """Kernels that are called with complex numbers of single precision."""
 
