@@ -40,7 +40,7 @@ NARROWEST = 8
 FRAMING = 0.7
 """The time to cut a number into frames and to multiply it by a window (`has_kernel`)."""
 
-ADDING = 8.0
+ADDING = 16.0
 """How many times as fast a kernel must be that a delegate on each side adds to the program."""
 
 
