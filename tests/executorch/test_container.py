@@ -177,8 +177,19 @@ def test_a_missing_kernel_is_an_error_and_not_a_crash() -> None:
     method.input(x)
     method.call("aten::no_such_kernel.out", [x, x, x])
     method.outputs([x])
-    with pytest.raises(ArtifactError, match="refuses the program"):
+    with pytest.raises(ArtifactError, match=r"kernel 'aten::no_such_kernel.out' not found"):
         run_pte(to_bytes(builder.finish()), [torch.zeros(4)])
+
+
+def test_a_call_that_fails_has_the_reason_that_the_runtime_logs() -> None:
+    builder = ContainerBuilder()
+    method = builder.method("forward")
+    x, y = method.tensor(F, (4, 3)), method.tensor(F, (4, 3))
+    method.input(x)
+    method.call("aten::mm.out", [x, x, y, y])
+    method.outputs([y])
+    with pytest.raises(ArtifactError, match=r"0x12: .* = 3 does not match b\.size"):
+        run_pte(to_bytes(builder.finish()), [torch.zeros(4, 3)])
 
 
 def test_state_of_one_name_must_have_one_size() -> None:

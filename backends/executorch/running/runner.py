@@ -9,11 +9,13 @@ against the declared element type, sizes and dim order. An invalid file can kill
 from __future__ import annotations
 
 import importlib
+import re
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from stepwell.backends.executorch.running.engine import RUNTIME_LOCK, runtime
 from stepwell.ir.calls.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
-from stepwell.ir.platform.process_settings import without_native_lines
+from stepwell.ir.platform.process_settings import kept_stderr, without_native_lines
 
 _CPU_WAS_LOOKED_AT = threading.Event()
 
@@ -49,6 +51,26 @@ def _without_cpuinfo() -> Generator[None]:
     with without_native_lines(lambda line: line.startswith(b"[cpuinfo_utils.cpp:")):
         yield
     _CPU_WAS_LOOKED_AT.set()
+
+
+def _native_reason(repeat: Callable[[], object]) -> str:
+    """Return the reason that the runtime logs when a failed call is repeated, after a colon; empty
+    if it logs nothing. The runtime logs to Python's standard error, or to the process's.
+    """
+    native: list[bytes] = []
+
+    def take(line: bytes) -> bool:
+        native.append(line)
+        return True
+
+    with kept_stderr() as kept, without_native_lines(take), suppress(RuntimeError, MemoryError):
+        repeat()
+    logged = kept.getvalue() + b"".join(native).decode(errors="replace")
+    found = _LOGGED.search(logged)
+    return f": {found[1]}" if found else ""
+
+
+_LOGGED = re.compile(r"^\[[\w.]+:\d+\] (.*\S)", re.MULTILINE)
 
 
 class _Here:
@@ -128,7 +150,12 @@ class PteSession:
                     path = Path(folder) / "external.ptd"
                     path.write_bytes(external)
                     external = path
-                engine = _Here(pte, container, external, profile=profile)
+                load = partial(_Here, pte, container, external, profile=profile)
+                try:
+                    engine = load()
+                except RuntimeError as error:
+                    fact = f"the runtime refuses the program: {error}{_native_reason(load)}"
+                    raise ArtifactError(fact) from error
         except (RuntimeError, MemoryError) as error:
             raise ArtifactError(f"the runtime refuses the program: {error}") from error
         return cls(container, engine)
@@ -141,10 +168,12 @@ class PteSession:
             ArtifactError: the runtime fails.
         """
         described, given = self._checked(inputs, method)
+        call = partial(self._engine.execute, described, given)
         try:
-            return tuple(self._engine.execute(described, given))
+            return tuple(call())
         except (RuntimeError, MemoryError) as error:
-            raise ArtifactError(f"the runtime fails in method {method}: {error}") from error
+            reason = _native_reason(call) if isinstance(self._engine, _Here) else ""
+            raise ArtifactError(f"the runtime fails in method {method}: {error}{reason}") from error
 
     def call(self, method: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Call a method like `run`, with tensors of any strides; written inputs are updated."""
