@@ -48,7 +48,7 @@ SPACES = {
 @lowers(
     SPACES,
     to="aten",
-    phases=("tosa/decompose",),
+    phases=("tosa/decompose", "xnnpack/decompose"),
     bound=roundings("an average of averages rounds twice"),
     sample=("1x2x4x6x6xf32", [2, 2, 2]),
 )
