@@ -30,6 +30,7 @@ from stepwell.report.report import CheckedSteps, Report
 from stepwell.targets.table import PIPELINES, find_target
 from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.engine_losses import losing_nodes
+from stepwell.translate.rewrites.sizes.bucket_sizes import Buckets, BucketSizes
 from stepwell.translate.rewrites.sizes.pin_known_sizes import PinKnownSizes
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
@@ -46,6 +47,7 @@ def lower(
     *,
     observer: Observer | None = None,
     sizes: Sizes | None = None,
+    buckets: Buckets | None = None,
     check: bool | str = False,
     certify: bool = False,
     start: str | None = None,
@@ -65,6 +67,9 @@ def lower(
         observer: called after each pass with (pass, program, number of applications).
         sizes: static values for symbolic sizes of inputs: `"max"` (each at its upper bound), `4`
             (if there is only one), or `{"s77": 4}`. The result takes these sizes only.
+        buckets: upper bounds of a symbolic size, as in `[64, 1024]` (if there is only one size)
+            or `{"s77": [64, 1024]}`. Each bound gets a method of its own, such as `forward_64`,
+            whose memory is planned for it; they share weights (`docs/dynamic_shapes.md`).
         check: compare the program before and after every pass, and the artifact with the program,
             and raise an error for a difference. The result is `report.check`. The check takes as
             long as `stepwell check`: some hundred runs of the model. A family of CPUs,
@@ -82,7 +87,8 @@ def lower(
             reason is listed with its place in the model. With `check`, also every contradiction.
         UnsupportedError: the lowered program cannot be emitted, or the runtime would reject it.
     """
-    given: dict[str, Any] = {"observer": observer, "sizes": sizes, "check": check, **options}
+    given: dict[str, Any] = {"observer": observer, "sizes": sizes, "buckets": buckets}
+    given |= {"check": check, **options}
     lowered = lower_as_far(
         program, target, pipeline, certify=certify, start=start, stop=stop, **given
     )
@@ -98,6 +104,7 @@ def lower_as_far(
     *,
     observer: Observer | None = None,
     sizes: Sizes | None = None,
+    buckets: Buckets | None = None,
     check: bool | str = False,
     certify: bool = False,
     start: str | None = None,
@@ -128,6 +135,13 @@ def lower_as_far(
         chosen = Pipeline(chosen.name, (PinKnownSizes(), *chosen.steps))
     if sizes is not None:
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
+    if buckets is not None:
+        if check or certify:
+            raise StepwellError(
+                "check= and certify= compare methods of one name, and buckets= renames them",
+                help="check or certify the same lowering without buckets=",
+            )
+        chosen = Pipeline(chosen.name, (BucketSizes.of(buckets), *chosen.steps))
     if check and (way.begins or way.ends):
         raise StepwellError(
             "check= needs a whole lowering, but start= or stop= was passed",

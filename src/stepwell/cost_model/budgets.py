@@ -117,7 +117,12 @@ def measure_pte(data: bytes) -> Figures:
 
 def arena_of(data: bytes) -> int:
     """Return the bytes that a `.pte` plans for activations, of the method that needs most."""
-    return max((sum(method.arena_sizes[1:]) for method in read_container(data).methods), default=0)
+    return max(arenas_of(data).values(), default=0)
+
+
+def arenas_of(data: bytes) -> dict[str, int]:
+    """Return the bytes that a `.pte` plans for activations, by method."""
+    return {m.name: sum(m.arena_sizes[1:]) for m in read_container(data).methods}
 
 
 def budget(

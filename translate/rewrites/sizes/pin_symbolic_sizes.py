@@ -68,7 +68,7 @@ class PinSymbolicSizes(Pass):
             StepwellError: a size is out of its range, has no bound, is unknown or data-dependent,
                 or contradicts an assertion of the program.
         """
-        sizes = {name: _sizes_of_inputs(func) for name, func in program.methods.items()}
+        sizes = {name: sizes_of_inputs(func) for name, func in program.methods.items()}
         pins = self._pins({s: r for ranges in sizes.values() for s, r in ranges.items()})
         if problems := list(_out_of_range(pins, sizes)):
             raise StepwellError(problems)
@@ -79,7 +79,7 @@ class PinSymbolicSizes(Pass):
         return len(pins)
 
     def _pins(self, ranges: Mapping[str, tuple[int, int | None]]) -> dict[str, int]:
-        known = ", ".join(_spelled(name, *bounds) for name, bounds in ranges.items()) or "none"
+        known = ", ".join(spelled(name, *bounds) for name, bounds in ranges.items()) or "none"
         if self.sizes == MAX:
             if unbounded := [name for name, (_, high) in ranges.items() if high is None]:
                 raise StepwellError(
@@ -107,11 +107,12 @@ class PinSymbolicSizes(Pass):
         return pins
 
 
-def _spelled(name: str, low: int, high: int | None) -> str:
+def spelled(name: str, low: int, high: int | None) -> str:
+    """Describe a symbol and its range."""
     return f"{name} ({low} … {'unbounded' if high is None else high})"
 
 
-def _sizes_of_inputs(func: FuncOp) -> dict[str, tuple[int, int | None]]:
+def sizes_of_inputs(func: FuncOp) -> dict[str, tuple[int, int | None]]:
     """Return the symbols that a caller determines (not data-dependent ones) with their ranges."""
     ranges = get_signature(func).ranges
     sizes: dict[str, tuple[int, int | None]] = {}
@@ -136,7 +137,7 @@ def _out_of_range(
         for symbol, size in pins.items():
             low, high = ranges.get(symbol, (size, size))
             if size < low or (high is not None and size > high):
-                stated = _spelled(symbol, low, high)
+                stated = spelled(symbol, low, high)
                 yield Problem(f"size {size} is outside the range of {stated}", f"method @{method}")
 
 

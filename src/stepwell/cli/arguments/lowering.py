@@ -36,6 +36,7 @@ def lower(parser: argparse.ArgumentParser) -> None:
         help="dynamic sizes: batch, sequence, image, all, up to a size (docs/dynamic_shapes.md)",
     )
     add("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
+    add("--buckets", help="a method for each upper bound of a size: 64,1024, or s77=64,1024")
     add("--check", **FLAG, help="compare before and after every pass, and fail on a difference")
     add(
         "--certify",

@@ -13,6 +13,7 @@ from stepwell.cli.commands import language_of, options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping, waiting
 from stepwell.cli.terminal.sources import open_source, random_values
+from stepwell.cost_model.budgets import arenas_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.program import Program
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             model.program.raise_to("aten") if arguments.up else model.program,
             arguments.target,
             sizes=arguments.sizes,
+            buckets=arguments.buckets,
             check=arguments.check,
             certify=arguments.certify is not None,
             start=arguments.start,
@@ -65,6 +67,9 @@ def run(arguments: argparse.Namespace) -> Outcome:
             fact = f"the lowering stops after {after!r} and writes IR, not an artifact"
             raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
         print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+        if arguments.buckets and lowered.target.artifact == "pte":
+            for name, planned in arenas_of(lowered.artifact).items():
+                print(f"{name}: {planned:,} bytes of activations")
     if arguments.etrecord:
         write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
     written = (arguments.certify, arguments.emit_ir, arguments.output, arguments.etrecord)
