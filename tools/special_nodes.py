@@ -60,17 +60,11 @@ def nodes() -> tuple[list[Any], list[dict[str, Any]]]:
                 if issubclass(cls, xnn.elementwise.ClampedBinary):
                     write = a_node(cls, output_min=-1.0, output_max=1.0)
                     add("binary", f"{cls.name} clamped", dtype, (of(67, half),) * 2, write)
-    for given, made in ((torch.float32, f16), (torch.float16, f32)):
-        name = f"xnnpack.convert to {'f16' if made == f16 else 'f32'}"
+    for given, made in ((f32, f16), (f16, f32), (f32, cases.bf16), (cases.bf16, f32)):
         for size in (1 << 16, 5):
-            x = torch.zeros(size, dtype=given)
-            add(
-                "unary",
-                name,
-                "f16" if made == f32 else "f32",
-                (x,),
-                a_node(xnn.Convert, element=made),
-            )
+            x = torch.zeros(size, dtype=cases.torch_dtype(given))
+            write = a_node(xnn.Convert, element=made)
+            add("unary", f"xnnpack.convert to {made}", str(given), (x,), write)
     for half in (False, True):
         for what in ("qint8", "quint8"):
             name, dtype = f"xnnpack.convert to {what}", "f16" if half else "f32"
@@ -83,7 +77,26 @@ def nodes() -> tuple[list[Any], list[dict[str, Any]]]:
                     a_node(xnn.Convert, element=cases.MADE[what]),
                 )
         several(add, xnn, cases, torch.float16 if half else torch.float32)
+    bfloats(add, xnn, cases)
     return trials, about
+
+
+def bfloats(add: Any, xnn: Any, cases: Any) -> None:
+    """Linear layers of bfloat16, with results in f32 and in bfloat16."""
+    drawn = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(n, 19, generator=drawn).bfloat16() for n in (3, 7))
+    bias = torch.randn(7, generator=drawn)
+    limits: dict[str, Any] = {"output_min": -0.3, "output_max": 0.3}
+    plain: dict[str, Any] = {}
+    for suffix, fields in (("", plain), (" clamped", limits)):
+        for made in (cases.f32, cases.bf16):
+
+            def write(w: Any, x: Any, fields: Any = fields, made: Any = made) -> Any:
+                result = cases.tensor((3, 7), made)
+                held = w.weight(weight), w.weight(bias)
+                return w(xnn.FullyConnected.make(x, *held, result=result, **fields))
+
+            add("several", xnn.FullyConnected.name + suffix, "bf16", (x,), write)
 
 
 def several(add: Any, xnn: Any, cases: Any, dtype: torch.dtype) -> None:

@@ -49,7 +49,7 @@ def lower_limit_of(node: str) -> float:
     return -1.0 if node.split()[-1] in ("clamped", "xnnpack.clamp") else math.nan
 
 
-BITS = {torch.float16: torch.int16, torch.float32: torch.int32}
+BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
 
 
 def _swapped(bits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -68,11 +68,11 @@ def at_places(places: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def grid(dtype: torch.dtype) -> torch.Tensor:
-    """Every half; or every single whose lower 16 bits are zero; from −NaN to NaN."""
-    every = at_places(torch.arange(-(1 << 15), 1 << 15), torch.float16)
-    if dtype == torch.float16:
-        return every
-    return (every.view(torch.int16).to(torch.int32) << 16).view(torch.float32)
+    """Every number of 16 bits; or every single whose lower 16 bits are zero; from −NaN to NaN."""
+    every = at_places(torch.arange(-(1 << 15), 1 << 15), torch.bfloat16)
+    if dtype == torch.float32:
+        return (every.view(torch.int16).to(torch.int32) << 16).view(torch.float32)
+    return every.view(torch.int16).view(dtype)
 
 
 def next_up(value: float, dtype: torch.dtype) -> float:

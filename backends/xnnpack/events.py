@@ -106,8 +106,8 @@ def _float(op: XnnpackOp) -> str:
     return _STORED.get(datatype(op.operands[0].type) or "", "F32")
 
 
-_STORED = {"fp32": "F32", "fp16": "F16", "qint8": "QS8", "quint8": "QU8"}
-_WIDTH = {"fp32": "X32", "fp16": "X16", "qint8": "X8", "quint8": "X8"}
+_STORED = {"fp32": "F32", "fp16": "F16", "bf16": "BF16", "qint8": "QS8", "quint8": "QU8"}
+_WIDTH = {"fp32": "X32", "fp16": "X16", "bf16": "X16", "qint8": "X8", "quint8": "X8"}
 _WEIGHT = {"qcint8": "QC8W", "qcint4": "QC4W", "qbint4": "QB4W"}
 
 

@@ -4,6 +4,7 @@
 |----------|----------------------------------------------------------|
 | fp32     | `f32`                                                    |
 | fp16     | `f16`                                                    |
+| bf16     | `bf16`                                                   |
 | qint8    | `!quant.uniform<i8:f32, s:z>`                            |
 | quint8   | `!quant.uniform<u8:f32, s:z>`                            |
 | qint32   | `!quant.uniform<i32:f32, s>`, a bias                     |
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from xdsl.dialects.builtin import f16, f32, i32, i64
+from xdsl.dialects.builtin import bf16, f16, f32, i32, i64
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -64,7 +65,13 @@ class DynamicInt8Type(Data[int], TypeAttribute):
             printer.print_string(str(self.data))
 
 
-_PLAIN: dict[Attribute, str] = {f32: "fp32", f16: "fp16", i32: "int32", i64: "int32"}
+_PLAIN: dict[Attribute, str] = {
+    f32: "fp32",
+    f16: "fp16",
+    bf16: "bf16",
+    i32: "int32",
+    i64: "int32",
+}
 _PER_TENSOR = {(8, True): "qint8", (8, False): "quint8", (32, True): "qint32"}
 _PER_AXIS = {8: "qcint8", 32: "qcint32", 4: "qcint4"}
 

@@ -290,6 +290,8 @@ class Convert(Unary):
 CONVERSIONS = frozenset(
     {
         *((a, b) for a in FLOATS for b in (*FLOATS, "qdint8") if a != b),
+        ("bf16", "fp32"),
+        ("fp32", "bf16"),
         *((a, b) for a in FLOATS for b in STATIC_INT8),
         *((b, a) for a in FLOATS for b in STATIC_INT8),
         *((a, b) for a in STATIC_INT8 for b in STATIC_INT8),

@@ -42,6 +42,8 @@ class FullyConnected(XnnpackOp):
         for given, weight, biases, made in (
             ("fp32", "fp32", ("fp32",), "fp32"),
             ("fp16", "fp16", ("fp16", "fp32"), "fp16"),
+            ("bf16", "bf16", ("fp32",), "bf16"),
+            ("bf16", "bf16", ("fp32",), "fp32"),
             ("qdint8", "qcint8", ("fp32",), "fp32"),
             ("qdint8", "qcint8", ("fp32",), "fp16"),
             ("qdint8", "qcint4", ("fp32",), "fp32"),

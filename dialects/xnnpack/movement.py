@@ -20,7 +20,7 @@ class _Movement(XnnpackOp):
     """The base class of data movement nodes; quantized elements keep their parameters."""
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
-        same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
+        same_everywhere(given, made, (*FLOATS, "bf16", *STATIC_INT8), self.name)
         same_parameters(self)
 
     def check_axes(self, name: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 import stepwell.dialects.xnnpack as xnn
 from stepwell.dialects.quant import UniformQuantizedType, per_tensor
 from stepwell.dialects.xnnpack.elementwise import CONVERSIONS, Binary, Unary
-from stepwell.ir.dtypes import f16, f32, i32, i64
+from stepwell.ir.dtypes import bf16, f16, f32, i32, i64, torch_dtype
 from stepwell.ir.types import tensor
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -28,6 +28,7 @@ GIVEN: dict[str, UniformQuantizedType | None] = {
 MADE: dict[str, Any] = {
     "fp32": f32,
     "fp16": f16,
+    "bf16": bf16,
     "qint8": per_tensor(torch.int8, 0.07, -4),
     "quint8": per_tensor(torch.uint8, 0.06, 101),
 }
@@ -39,9 +40,8 @@ WIDE: dict[str, Any] = MADE | {
 
 def numbers(what: str, *shape: int) -> torch.Tensor:
     """Random numbers of a datatype: floats around 0, or every stored integer."""
-    if what.startswith("fp"):
-        value = torch.randn(shape, generator=GENERATOR)
-        return value.half() if what == "fp16" else value
+    if what in ("fp32", "fp16", "bf16"):
+        return torch.randn(shape, generator=GENERATOR).to(torch_dtype(MADE[what]))
     dtype = torch.uint8 if what == "quint8" else torch.int8
     limits = torch.iinfo(dtype)
     return torch.randint(limits.min, limits.max + 1, shape, dtype=dtype, generator=GENERATOR)
@@ -60,7 +60,7 @@ def scales(count: int) -> list[float]:
 
 def entered(writer: Writer, what: str, *inputs: SSAValue) -> list[SSAValue]:
     """Inputs as values of a datatype."""
-    held = GIVEN[what]
+    held = GIVEN.get(what)
     return list(inputs) if held is None else [writer.cast(value, held) for value in inputs]
 
 
@@ -157,6 +157,9 @@ def products() -> Iterator[Case]:
     yield fc("transposed", "fp32", w.T.contiguous(), None, (b,), f32, transpose_weights=True)
     yield fc("fp16", "fp16", w.half(), None, (b.half(),), f16)
     yield fc("fp16 with fp32 bias", "fp16", w.half(), None, (b,), f16)
+    for made in (f32, bf16):
+        yield fc(f"bf16 {made}", "bf16", w.bfloat16(), None, (b,), made)
+        yield fc(f"bf16 {made} without bias", "bf16", w.bfloat16(), None, None, made)
     for made in (f32, f16):
         for name, weight, held in (("qcint8", w8, c8), ("qcint4", w4, c4), ("qbint4", w4, g4)):
             yield fc(f"qdint8 {name} {made}", "qdint8", weight, held, (b,), made)

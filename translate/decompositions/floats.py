@@ -32,7 +32,12 @@ from stepwell.translate.range_analysis import interval, is_never_nan, is_within
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.building import is_depthwise
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
-from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, not_halves, widened
+from stepwell.translate.rewrites.xnnpack.floats.singles import (
+    ONCE,
+    is_layer_of_bfloats,
+    not_halves,
+    widened,
+)
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack, not_held
 
 X = "2x4xf16"
@@ -316,7 +321,9 @@ def _is_read_wide(op: SchemaOp) -> bool:
     *(f"aten.{name}" for name in OF_BFLOATS.split()),
     *ops_of("distribution", "aten"),
     to="aten",
-    unless=lambda op: not all(_is(result, bf16) for result in op.results),
+    unless=lambda op: (
+        not all(_is(result, bf16) for result in op.results) or is_layer_of_bfloats(op)
+    ),
     bound=roundings("torch rounds operands of its parts to bfloat16"),
     deviation=_loses,
     sample=("2x4xbf16",),
@@ -324,6 +331,7 @@ def _is_read_wide(op: SchemaOp) -> bool:
 def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     """Compute layers, arithmetic and data movement of bfloat16 in f32, the type of XNNPACK's nodes.
 
+    XNNPACK has linear layers of bfloat16 themselves (`linear-of-bfloats`).
     Every bfloat16 is exact in f32, so weights and inputs keep their values. A result is rounded to
     bfloat16 where it leaves the program, and where a node outside reads it. Between widened ops
     nothing is rounded (`cancel-narrowing`): a result is at least as near to the exact one as

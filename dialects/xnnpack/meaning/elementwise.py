@@ -43,6 +43,7 @@ from stepwell.dialects.xnnpack.meaning.arithmetic import (
     single,
 )
 from stepwell.ir.declared.interpretation import interprets
+from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.types import element
 
 Tensor = torch.Tensor
@@ -121,9 +122,9 @@ def _convert(op: Convert, args: Sequence[Any], ctx: object) -> Sequence[Any]:
             # There is no kernel for this; the table's loop is used.
             return (quantize_shift_then_round(value, made_held),)
         return (quantize_round_then_shift(value, made_held),)
-    dtype = torch.float16 if datatype(op.result.type) == "fp16" else torch.float32
     if given_held is None:
-        return (value.to(dtype),)
+        return (value.to(torch_dtype(result_element)),)
+    dtype = torch.float16 if datatype(op.result.type) == "fp16" else torch.float32
     if made_held is None:
         return (real(value, given_held).to(dtype),)
     ratio = single(given_held.scale) / single(made_held.scale)

@@ -35,8 +35,9 @@ of the filter.
 
 
 def dtype_of(value: SSAValue) -> torch.dtype:
-    """Return the value's dtype: float16 or float32."""
-    return torch.float16 if datatype(value.type) == "fp16" else torch.float32
+    """Return the value's dtype: float16, bfloat16 or float32."""
+    halves = {"fp16": torch.float16, "bf16": torch.bfloat16}
+    return halves.get(datatype(value.type) or "", torch.float32)
 
 
 def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int) -> Tensor:
@@ -83,9 +84,7 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
         return clamp_stored(requantize(total, scale, params), params, op.output_range)
     total = product(given.float(), weight.float())
     if bias is not None:  # Packed as float16 next to other float16.
-        total = (
-            total + bias.to(weight.dtype if operand_quantization is None else bias.dtype).float()
-        )
+        total = total + bias.to(weight.dtype if weight.dtype == torch.half else bias.dtype).float()
     if operand_quantization is not None:
         total = total * _channel_scales(operand_quantization, outputs)
     return clamp_float(total, op).to(dtype_of(made))

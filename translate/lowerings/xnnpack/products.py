@@ -8,16 +8,19 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.dtypes import bf16, f32
 from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, tensor
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
 from stepwell.translate.rewrites import building
-from stepwell.translate.rewrites.building import axis, permute
+from stepwell.translate.rewrites.building import axis, cast, permute
+from stepwell.translate.rewrites.xnnpack.floats.singles import is_layer_of_bfloats, widened
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     may_be_empty,
     not_constant,
+    not_held,
     not_static,
 )
 
@@ -27,6 +30,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     to="xnnpack",
     bound=roundings("sums in another order"),
     deviation=flushed,
+    unless=is_layer_of_bfloats,
     name="lower-linear",
     sample="""
         %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
@@ -54,6 +58,32 @@ def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b:
     if weight.key is None and added is not None:
         value = b.insert(aten.AddTensor.make(value, added, result_types=[result])).results[0]
     return Value(value, b)
+
+
+@lowers(
+    "aten.linear.default",
+    to="xnnpack",
+    check="none",
+    bound=roundings("sums in another order"),
+    deviation=flushed,
+    unless=lambda op: not is_layer_of_bfloats(op),
+    sample="""
+        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xbf16>
+        %y = aten.linear.default(%x, %w) : (tensor<2x4xbf16>, tensor<3x4xbf16>) -> tensor<2x3xbf16>
+    """,
+)
+def linear_of_bfloats(
+    x: Value, weight: Value, bias: Value | None, *, out: Out, b: Rewriter
+) -> Value:
+    """Lower a linear layer of bfloat16 to a fully connected node with a result in f32, and a cast.
+
+    The node sums in f32 and takes a bias in f32. The cast cancels against one to f32 behind it.
+    """
+    no_refusal(not_held(x.ssa))
+    added = None if bias is None else widened(b, bias.ssa)
+    wide = tensor(out.shape, f32)
+    y = node(b, xnnpack.FullyConnected, x.ssa, weight.ssa, added, result=wide)
+    return Value(cast(b, y.ssa, bf16), b)
 
 
 @lowers(

@@ -57,6 +57,7 @@ from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise impor
 from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import recognize_gelu
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
+from stepwell.translate.rewrites.xnnpack.floats.round_in_layer import RoundInLayer
 from stepwell.translate.rewrites.xnnpack.nodes import (
     lower_clamp,
     lower_elementwise,
@@ -82,6 +83,7 @@ TO_XNNPACK = (
     ThenLower("then-lower-nodes"),
     step(statistics.keep_large_roots),
     step(xnnpack_products.linear),
+    step(xnnpack_products.linear_of_bfloats),
     step(xnnpack_convolutions.convolution),
     step(xnnpack_images.pooling),
     step(pools.average_by_convolution),
@@ -165,6 +167,7 @@ CHOOSE_KERNELS = (
     step(split_wide_depthwise),
     step(convolve_by_winograd),
     *(rule() for rule in widen_gelu.RULES),
+    RoundInLayer(),
 )
 """Forms of nodes that some kernels compute faster."""
 

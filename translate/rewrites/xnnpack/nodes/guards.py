@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -11,7 +11,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.sym import ConstantOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp, weight_key
-from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
+from stepwell.ir.dtypes import bf16, dtype_name, f16, f32, is_float
 from stepwell.ir.identity_cache import once_each
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import least_of
@@ -20,14 +20,16 @@ from stepwell.ir.types import Dim, IntType, dims, element
 
 MAX_SIZE = 2**31 - 1
 FLOATS = (f32, f16)
+MOVED = (*FLOATS, bf16)
+"""Elements that nodes move, which need no arithmetic."""
 
 
-def not_for_xnnpack(op: SchemaOp) -> Refusal | None:
-    """Refuse unless all tensors are f32 or all f16, of rank at most 6 and not empty."""
-    return not_floats((*op.operands, *op.results))
+def not_for_xnnpack(op: SchemaOp, allowed: Sequence[Attribute] = FLOATS) -> Refusal | None:
+    """Refuse unless all tensors have one of the allowed elements, rank at most 6, and elements."""
+    return not_floats((*op.operands, *op.results), allowed)
 
 
-def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
+def not_floats(values: Iterable[SSAValue], allowed: Sequence[Attribute] = FLOATS) -> Refusal | None:
     """Refuse unless all values are tensors of a float type and shape that XNNPACK supports."""
     seen = None
     for value in values:
@@ -35,7 +37,7 @@ def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
         if not isinstance(type_, TensorType):
             return Refusal("an operand is a number known only at run time")
         type_element = element(type_)
-        if type_element not in FLOATS:
+        if type_element not in allowed:
             return Refusal(
                 f"XNNPACK computes in float32 or float16, not {dtype_name(type_element)}"
             )

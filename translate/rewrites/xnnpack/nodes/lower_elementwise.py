@@ -127,9 +127,11 @@ where are_single_and_half($E, $F)
 unless is_a_constant(%x) for target
 unless asks_for_another_layout(%y) for target
 unless is_not_held(%x) for target
+where not cancels(%x, %y) for choice else "the cast cancels against another one"
 loses FLUSHED
 for each $cast of _to_copy.default, to.dtype
 for $E = f16, $F = f32, $d = f32
+for $E = f32, $F = bf16, $d = bf16
 not for $memory_format = "torch.channels_last", $S = [2, 3, 4, 5]
 not for $S = [1, 1, 1, 1, 1, 2, 3]
 
@@ -154,19 +156,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.shapes import broadcast
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared import numerics
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, element
 from stepwell.translate.canonicalize.copies import changes_layout
 from stepwell.translate.rewrites import building
 from stepwell.translate.rewrites.building import axis, overflows
+from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CASTS, are_of_the_model
 from stepwell.translate.rewrites.xnnpack.nodes import lower_clamp
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     may_be_empty,
@@ -233,8 +236,23 @@ def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
 
 
 def are_single_and_half(one: Attribute, other: Attribute) -> bool:
-    """Whether the types are f32 and f16, in either order."""
-    return (one, other) in ((f16, f32), (f32, f16))
+    """Whether the types are f32 and f16 or bf16, in either order."""
+    return f32 in (one, other) and (one in (f16, bf16) or other in (f16, bf16))
+
+
+def cancels(given: SSAValue, made: SSAValue) -> bool:
+    """Whether `cancel-narrowing` removes the cast, with one to or from bfloat16 before or after."""
+    pairs = [
+        (use.operation.results[0], made) for use in made.uses if isinstance(use.operation, CASTS)
+    ]
+    pairs += [(made, given)] if isinstance(given.owner, CASTS) else []
+    return any(
+        element(narrow.type) == bf16
+        and element(source.type) == element(wide.type) == f32
+        and not are_of_the_model(source, narrow, wide)
+        for wide, narrow in pairs
+        for source in cast(Operation, narrow.owner).operands[:1]
+    )
 
 
 def is_a_constant(value: SSAValue) -> Refusal | None:
