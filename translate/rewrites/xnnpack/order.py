@@ -57,6 +57,7 @@ from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise impor
 from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import recognize_gelu
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
+from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.floats.round_in_layer import RoundInLayer
 from stepwell.translate.rewrites.xnnpack.nodes import (
     lower_clamp,
@@ -91,13 +92,18 @@ TO_XNNPACK = (
     step(xnnpack_images.pixel_shuffle),
     step(xnnpack_reductions.reduction),
     step(xnnpack_reductions.greatest),
-    *(rule() for rule in lower_elementwise.RULES),
+    *lower_elementwise.RULES.without("lower-float-cast"),
     *(rule() for rule in lower_clamp.RULES),
     *(rule() for rule in lower_shape.RULES),
     step(xnnpack_reductions.view_of_open_sizes),
+    ThenLower("then-cancel-casts"),
+    CancelNarrowing(),
+    ThenLower("then-lower-casts"),
+    *lower_elementwise.RULES.named("lower-float-cast"),
 )
 """One rewrite per family of operations: what XNNPACK can run. Matrix products are lowered before
-the rest, because they absorb permutes."""
+the rest, because they absorb permutes. Casts are lowered last, because those around a layer of
+bfloat16 cancel."""
 
 TARGET = ConversionTarget("xnnpack", TO_XNNPACK)
 CANONICAL_PARTS = (*TARGET.phase("parts"), *CANONICAL_FORM)

@@ -7,7 +7,7 @@ Before:
     %y = xnnpack.convert(%a) : (…) -> tensor<$*A x bf16>
 After:
     %y = xnnpack.fully_connected(%x, %w, …) : … -> tensor<$*A x bf16>
-where multiplies_bfloats(%w) else "the layer multiplies numbers of another type"
+where multiplies_bfloats(%w) for target else "the layer multiplies numbers of another type"
 where reads_once(%a) for cost else "the result is also read in f32"
 bound of roundings: "a result next to the middle of two bfloat16s may round to either"
 for %w = weight : tensor<3 x 4 x bf16>

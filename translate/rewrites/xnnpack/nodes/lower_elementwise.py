@@ -123,11 +123,10 @@ Before:
     %y = aten.$cast(%x, dtype=$d, …) : (tensor<$*S x $E>) -> tensor<$*S x $F>
 After:
     %y = xnnpack.convert(%x) : … -> tensor<$*S x $F>
-where are_single_and_half($E, $F)
+where are_single_and_half($E, $F) for target else "XNNPACK casts f32 to f16 and bf16, and back"
 unless is_a_constant(%x) for target
 unless asks_for_another_layout(%y) for target
 unless is_not_held(%x) for target
-where not cancels(%x, %y) for choice else "the cast cancels against another one"
 loses FLUSHED
 for each $cast of _to_copy.default, to.dtype
 for $E = f16, $F = f32, $d = f32
@@ -156,7 +155,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.shapes import broadcast
@@ -165,11 +164,10 @@ from stepwell.ir.declared import numerics
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import dims
 from stepwell.translate.canonicalize.copies import changes_layout
 from stepwell.translate.rewrites import building
 from stepwell.translate.rewrites.building import axis, overflows
-from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CASTS, are_of_the_model
 from stepwell.translate.rewrites.xnnpack.nodes import lower_clamp
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     may_be_empty,
@@ -238,21 +236,6 @@ def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
 def are_single_and_half(one: Attribute, other: Attribute) -> bool:
     """Whether the types are f32 and f16 or bf16, in either order."""
     return f32 in (one, other) and (one in (f16, bf16) or other in (f16, bf16))
-
-
-def cancels(given: SSAValue, made: SSAValue) -> bool:
-    """Whether `cancel-narrowing` removes the cast, with one to or from bfloat16 before or after."""
-    pairs = [
-        (use.operation.results[0], made) for use in made.uses if isinstance(use.operation, CASTS)
-    ]
-    pairs += [(made, given)] if isinstance(given.owner, CASTS) else []
-    return any(
-        element(narrow.type) == bf16
-        and element(source.type) == element(wide.type) == f32
-        and not are_of_the_model(source, narrow, wide)
-        for wide, narrow in pairs
-        for source in cast(Operation, narrow.owner).operands[:1]
-    )
 
 
 def is_a_constant(value: SSAValue) -> Refusal | None:
