@@ -153,7 +153,8 @@ def test_doubles_stay_where_they_are(name: str, refused: Any):
     held = rewrites_of(module)
     held = held if issubclass(held[0], Lowering) else held[:1]
     for rewrite, (before, _) in zip(held, examples_of(module), strict=False):
-        refused(re.sub(r"xf32\b", "xf64", before), rewrite(), "float64")
+        if "xf32" in before:
+            refused(re.sub(r"xf32\b", "xf64", before), rewrite(), "float64")
 
 
 test_what_nodes_hold = cases(norms, ELEMENTWISE, CLAMPS)("""
