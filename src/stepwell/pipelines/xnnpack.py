@@ -56,6 +56,7 @@ from stepwell.translate.rewrites.xnnpack.order import (
     FIND_ATTENTION,
     KEEP_IMAGES,
     LIFT_SCALARS,
+    LOWER_BFLOATS,
     MULTIPLY_EXPERTS,
     QUANTIZED,
     TARGET,
@@ -133,6 +134,7 @@ XNNPACK = Pipeline(
             (
                 *TO_XNNPACK,
                 *LIFT_SCALARS,
+                *LOWER_BFLOATS,
                 ThenDecompose(),
                 step(unroll_axis),
                 step(slices.split_to_slices),

@@ -56,9 +56,8 @@ from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise impor
 )
 from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import recognize_gelu
-from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
+from stepwell.translate.rewrites.xnnpack.floats import bfloats, widen_gelu
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
-from stepwell.translate.rewrites.xnnpack.floats.round_in_layer import RoundInLayer
 from stepwell.translate.rewrites.xnnpack.nodes import (
     lower_clamp,
     lower_elementwise,
@@ -92,18 +91,21 @@ TO_XNNPACK = (
     step(xnnpack_images.pixel_shuffle),
     step(xnnpack_reductions.reduction),
     step(xnnpack_reductions.greatest),
-    *lower_elementwise.RULES.without("lower-float-cast"),
+    *(rule() for rule in lower_elementwise.RULES),
     *(rule() for rule in lower_clamp.RULES),
     *(rule() for rule in lower_shape.RULES),
     step(xnnpack_reductions.view_of_open_sizes),
+)
+"""One rewrite per family of operations: what XNNPACK can run. Matrix products are lowered before
+the rest, because they absorb permutes."""
+
+LOWER_BFLOATS = (
     ThenLower("then-cancel-casts"),
     CancelNarrowing(),
     ThenLower("then-lower-casts"),
-    *lower_elementwise.RULES.named("lower-float-cast"),
+    *bfloats.RULES.named("lower-bfloat-cast"),
 )
-"""One rewrite per family of operations: what XNNPACK can run. Matrix products are lowered before
-the rest, because they absorb permutes. Casts are lowered last, because those around a layer of
-bfloat16 cancel."""
+"""Casts to and from bfloat16 are lowered after the rest, because those around a layer cancel."""
 
 TARGET = ConversionTarget("xnnpack", TO_XNNPACK)
 CANONICAL_PARTS = (*TARGET.phase("parts"), *CANONICAL_FORM)
@@ -173,7 +175,7 @@ CHOOSE_KERNELS = (
     step(split_wide_depthwise),
     step(convolve_by_winograd),
     *(rule() for rule in widen_gelu.RULES),
-    RoundInLayer(),
+    *bfloats.RULES.named("round-in-layer"),
 )
 """Forms of nodes that some kernels compute faster."""
 

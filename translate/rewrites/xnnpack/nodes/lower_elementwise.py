@@ -123,14 +123,13 @@ Before:
     %y = aten.$cast(%x, dtype=$d, …) : (tensor<$*S x $E>) -> tensor<$*S x $F>
 After:
     %y = xnnpack.convert(%x) : … -> tensor<$*S x $F>
-where are_single_and_half($E, $F) for target else "XNNPACK casts f32 to f16 and bf16, and back"
+where are_single_and_half($E, $F)
 unless is_a_constant(%x) for target
 unless asks_for_another_layout(%y) for target
 unless is_not_held(%x) for target
 loses FLUSHED
 for each $cast of _to_copy.default, to.dtype
 for $E = f16, $F = f32, $d = f32
-for $E = f32, $F = bf16, $d = bf16
 not for $memory_format = "torch.channels_last", $S = [2, 3, 4, 5]
 not for $S = [1, 1, 1, 1, 1, 2, 3]
 
@@ -162,7 +161,7 @@ from stepwell.dialects.xnnpack.shapes import broadcast
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared import numerics
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.dtypes import f16, f32
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.canonicalize.copies import changes_layout
@@ -234,8 +233,8 @@ def slopes_stand_elsewhere(value: SSAValue, weight: SSAValue) -> Refusal | None:
 
 
 def are_single_and_half(one: Attribute, other: Attribute) -> bool:
-    """Whether the types are f32 and f16 or bf16, in either order."""
-    return f32 in (one, other) and (one in (f16, bf16) or other in (f16, bf16))
+    """Whether the types are f32 and f16, in either order."""
+    return (one, other) in ((f16, f32), (f32, f16))
 
 
 def is_a_constant(value: SSAValue) -> Refusal | None:
