@@ -6,7 +6,7 @@ Before:
     %y = aten.$cast(%x, dtype=$d, …) : (tensor<$*S x $E>) -> tensor<$*S x $F>
 After:
     %y = xnnpack.convert(%x) : … -> tensor<$*S x $F>
-where are_single_and_bfloat($E, $F) for target else "the cast is to or from another type"
+where are_single_and_bfloat($E, $F) else "the cast is to or from another type"
 unless is_a_constant(%x) for target
 unless asks_for_another_layout(%y) for target
 unless is_not_held(%x) for target
