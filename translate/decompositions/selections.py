@@ -9,12 +9,15 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
 from stepwell.ir.declared.numerics import Deviation
-from stepwell.ir.dtypes import f32
-from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.dtypes import f32, i1
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
+from stepwell.ir.types import Dim, dims
 from stepwell.translate.decompositions.values import Value, no_refusal
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis.assumptions import trusts_finite
+from stepwell.translate.rewrites.building import cannot_be_viewed_as
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 
 SIDES: dict[type[SchemaOp], tuple[int, float]] = {
@@ -78,6 +81,85 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     step = (apart + equal if equal else apart).call(aten.ClampDefault, 0.0, 1.0)
     above, below = (chosen, other) if first == 0 else (other, chosen)
     return above * step + below * (step * -1.0 + 1.0)
+
+
+@lowers(
+    "aten.index.Tensor",
+    to="aten",
+    bound=EXACT,
+    sample="""
+    %n = aten.sym_size.int(%x, 1) : (i1[1, s]) -> !stepwell.int<"s">
+    %a = aten.arange.default(%n) : (!stepwell.int<"s">) -> i64[s]
+    %j = aten.view.default(%a, [1, 1, 1, -1]) : (i64[s]) -> i64[1, 1, 1, s]
+    %i = stepwell.weight <"#zeros"> "constant" : i64[1, 1, 1, 1]
+    %y = aten.index.Tensor(%x, [%i, %j]) : (i1[1, s], i64[1, 1, 1, 1], i64[1, 1, 1, s]) -> i1[1, 1, 1, s]
+    """,
+)
+def index_by_ranges_to_view(x: Value, indices: Any, *, out: Out, b: Rewriter) -> Value | None:
+    """Rewrite a selection by all indices of each axis, in order, as a view.
+
+    Masks of language models are read so: element `[0, j]` for every key j, at `[0, 0, 0, j]`.
+    """
+    if len(indices) != x.rank or any(index is None for index in indices):
+        return None
+    axes: list[int] = []
+    for index, size in zip(indices, x.shape, strict=True):
+        at = _axis_of_range(index, size, len(out.shape), b)
+        if at is None:
+            return None
+        axes += [at] if size != 1 else []
+    if axes != sorted(set(axes)) or [out.shape[at] for at in axes] != [
+        d for d in x.shape if d != 1
+    ]:
+        return None
+    if any(size != 1 for at, size in enumerate(out.shape) if at not in axes):
+        return None
+    no_refusal(cannot_be_viewed_as(x.ssa, out.shape))
+    return x.view(*out.shape)
+
+
+def _axis_of_range(index: Value, size: Dim, rank: int, b: Rewriter) -> int | None:
+    """Return the axis of the result along which an index counts from 0 to a size; None if it does
+    not. An index of an axis of size 1 counts along no axis, so that the number is of no use.
+    """
+    ahead = rank - len(index.shape)
+    longer = [ahead + at for at, d in enumerate(index.shape) if d != 1]
+    if len(longer) != (size != 1):
+        return None
+    at = longer[0] if longer else 0
+    if index.key is not None:
+        numbers = b.program.weights.get(index.key)
+        counted = isinstance(size, int) and numbers.dtype.itemsize > 1
+        return at if counted and numbers.flatten().tolist() == list(range(size)) else None
+    source = index.ssa.owner
+    while isinstance(source, aten.ViewDefault):
+        source = source.operands[0].owner
+    is_counting = isinstance(source, aten.ArangeDefault) and dims(source.results[0].type) == (size,)
+    return at if is_counting else None
+
+
+@lowers(
+    "aten.bitwise_and.Tensor",
+    "aten.logical_and.default",
+    to="aten",
+    bound=EXACT,
+    if_dtype=(i1,),
+    unless=lambda op: all(weight_key(value) is None for value in op.operands),
+    sample="""
+    %t = stepwell.weight <"#true"> "constant" : i1[1, 1]
+    %y = aten.bitwise_and.Tensor(%t, %x) : (i1[1, 1], i1[3, 4]) -> i1[3, 4]
+    """,
+)
+def drop_true_from_and(x: Value, other: Value, *, out: Out, b: Rewriter) -> Value | None:
+    """Rewrite a conjunction with a constant that is true everywhere as the other operand."""
+    for constant, kept in ((x, other), (other, x)):
+        if constant.key is None or kept.key is not None or kept.dtype != i1:
+            continue
+        if constant.is_static and bool(b.program.weights.get(constant.key).all()):
+            if kept.shape == out.shape:
+                return kept
+            return kept.expand(*out.shape) if all(isinstance(d, int) for d in out.shape) else None
+    return None
 
 
 RULES = lowerings_of(__name__)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from eager import Function, lower
+from eager import Function, assert_as_eager, lower
 from rewrite_cases import cases
 from torch import nn
 
@@ -233,3 +233,32 @@ a table that is read elsewhere -> refused: held twice
     %v = aten.view.default(%m, [2, 3, 1]); %y = aten.where.self(%v, %r: weight f32[4], %e)
     %z = aten.neg.default(%w); return %y
 """)
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_all_elements_selected_in_order_are_a_view(is_dynamic: bool) -> None:
+    def masked(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        keys = torch.arange(mask.shape[1]).view(1, 1, 1, -1)
+        seen = mask[torch.zeros(1, 1, 1, 1, dtype=torch.int64), keys]
+        return torch.where(torch.ones(1, 1, dtype=torch.bool) & seen, x, 0.0)
+
+    length = torch.export.Dim("length", min=2, max=9)
+    inputs = torch.randn(1, 2, 3, 6), torch.rand(1, 6) > 0.5
+    module = Function(masked)
+    sizes = ({3: length}, {1: length}) if is_dynamic else None
+    lowered = lower(module, *inputs, dynamic=sizes)
+    left = set(lowered.report.outside)
+    assert not left & {"aten.index.Tensor", "aten.bitwise_and.Tensor"}
+    assert_as_eager(lowered, module, *inputs)
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [(torch.tensor([0]), torch.tensor([0, 2, 1])), (torch.tensor([[0], [1]]), torch.arange(3))],
+    ids=["another order", "every pair"],
+)
+def test_selections_by_pairs_of_indices_are_pytorchs(indices: tuple[torch.Tensor, torch.Tensor]) -> None:
+    x = torch.rand(int(indices[0].max()) + 1, 3) > 0.5
+    module = Function(lambda x: x[indices] | x[0, 0])
+    lowered = lower(module, x)
+    assert_as_eager(lowered, module, x)
