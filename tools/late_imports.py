@@ -99,6 +99,9 @@ LATE = {
     ("stepwell.translate.decompositions.floats", "stepwell.dialects.tosa.targets"): (
         "200 ms; a lowering to XNNPACK imports no TOSA"
     ),
+    ("stepwell.translate.decompositions.fourier", "stepwell.dialects.tosa.targets"): (
+        "200 ms; a lowering to XNNPACK imports no TOSA"
+    ),
     (
         "stepwell.translate.decompositions.floats",
         "stepwell.translate.rewrites.tosa.operators.windows",

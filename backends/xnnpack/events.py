@@ -106,7 +106,7 @@ def _float(op: XnnpackOp) -> str:
     return _STORED.get(datatype(op.operands[0].type) or "", "F32")
 
 
-_STORED = {"fp32": "F32", "fp16": "F16", "bf16": "BF16", "qint8": "QS8", "quint8": "QU8"}
+_STORED = {"fp32": "F32", "fp16": "F16", "qint8": "QS8", "quint8": "QU8"}
 _WIDTH = {"fp32": "X32", "fp16": "X16", "bf16": "X16", "qint8": "X8", "quint8": "X8"}
 _WEIGHT = {"qcint8": "QC8W", "qcint4": "QC4W", "qbint4": "QB4W"}
 
@@ -185,6 +185,9 @@ def _product(op: XnnpackOp) -> list[Spellings]:
         if datatype(op.results[0].type) == "fp16":
             return [("Convert (NC)",), product, ("Convert (NC)",)]
         return [product]
+    if given == "bf16":  # XNNPACK computes it in f32.
+        rounded = [("Convert (NC)",)] if datatype(op.results[0].type) == "bf16" else []
+        return [("Convert (NC)",), (f"{title} (NC, F32) GEMM",), *rounded]
     if is_batch or weight == given:
         dynamic = not is_batch and constant_of(op.operands[1]) is None
         return _once(f"{'Dynamic ' if dynamic else ''}{title} (NC, {_float(op)}) GEMM")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import f16, f32
+from xdsl.dialects.builtin import bf16, f16, f32
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -52,7 +52,8 @@ _BITS = {
     "qcint32": (32, True), "qcint4": (4, True), "qbint4": (4, True),
 }  # fmt: skip
 _STORED = {
-    "fp32": torch.float32, "fp16": torch.float16, "int32": torch.int32, "qint32": torch.int32,
+    "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
+    "int32": torch.int32, "qint32": torch.int32,
     "qcint32": torch.int32, "qint8": torch.int8, "quint8": torch.uint8, "qcint8": torch.int8,
 }  # fmt: skip
 
@@ -243,7 +244,7 @@ class _Reader:
     def _element(
         self, what: str, params: tuple[str, Record] | None, shape: Sequence[int]
     ) -> Attribute:
-        plain: dict[str, Attribute] = {"fp32": f32, "fp16": f16, "int32": i32}
+        plain: dict[str, Attribute] = {"fp32": f32, "fp16": f16, "bf16": bf16, "int32": i32}
         if params is None:
             if what not in plain:
                 raise ParseFailure(f"{WHAT}: datatype {what or 'unknown'} without parameters")

@@ -46,7 +46,6 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "a max pool rounded up": (nn.MaxPool2d(3, 2, ceil_mode=True), (1, 3, 8, 7)),
     "a max pool of an image without a batch": (nn.MaxPool2d(3, 2, 1), (3, 8, 7)),
     "an average pool of a line without a batch": (nn.AvgPool1d(3, 2, 1), (3, 8)),
-    "a max pool of volumes": (nn.MaxPool3d(2), (1, 3, 4, 6, 6)),
     "a reflected border": (nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), (1, 3, 6, 6)),
     "a circular border": (nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular"), (1, 3, 6, 6)),
     "a replicated border": (nn.ReplicationPad2d((1, 2, 0, 3)), (1, 3, 6, 6)),

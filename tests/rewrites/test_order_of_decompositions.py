@@ -32,7 +32,13 @@ OF_OTHER_TYPES = {("complex-to-pairs", "widen-rounded-halves")}
 EXCLUSIVE = {
     **{
         ("complex-to-pairs", name): "complex numbers, or real ones"
-        for name in ("part-of-pair", "permute-parts", "scaled-number-to-sum", "stack-by-permute", "write-by-cat")
+        for name in (
+            "part-of-pair",
+            "permute-parts",
+            "scaled-number-to-sum",
+            "stack-by-permute",
+            "write-by-cat",
+        )
     },
     ("expand-attention", "expand-attention-of-any-length"): "static sizes, or symbolic ones",
     ("convolution-by-products", "volumes-to-images"): "lines and images, or volumes",

@@ -131,7 +131,7 @@ def test_the_frames_of_a_recurrence_of_bfloat16_are_cast_at_once() -> None:
     given = torch.randn(1, 5, 4).bfloat16()
     lowered = lower(net, given)
     assert lowered.report.delegates == 1
-    assert dict(lowered.report.outside) == {"aten._to_copy.default": 2}
+    assert not lowered.report.outside
     assert (lowered.run(given)[0] - net(given)).abs().max() < 2**-6
 
 

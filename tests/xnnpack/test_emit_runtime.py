@@ -14,10 +14,10 @@ from stepwell.ir.weights import WeightStore
 
 pytestmark = pytest.mark.kernels
 CASES = all_cases()
-RELATIVE = {torch.float32: 2.0**-19, torch.float16: 2.0**-9}
+RELATIVE = {torch.float32: 2.0**-19, torch.float16: 2.0**-9, torch.bfloat16: 2.0**-7}
 """Bounds, as parts of the largest number in the result, where no products are summed. Half kernels
 round after every step."""
-ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11}
+ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """The largest relative error of one operation."""
 PRODUCTS = (
     xnn.BatchMatrixMultiply,

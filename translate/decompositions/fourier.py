@@ -22,7 +22,6 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.tosa.targets import fourier_points
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Rewriter
@@ -318,7 +317,11 @@ def _resized(x: Value, at: int, size: int) -> Value:
 
 def is_operator(n: int, target: str) -> bool:
     """Whether a TOSA target has an operator for a transform of n points: a power of two."""
-    return n & (n - 1) == 0 and n <= fourier_points(target)
+    if n & (n - 1) or not target.startswith("tosa"):
+        return False
+    from stepwell.dialects.tosa.targets import fourier_points
+
+    return n <= fourier_points(target)
 
 
 def _peeled(x: Value, axes: list[int], code: int, form: str, op: Any, out: Out) -> Value:

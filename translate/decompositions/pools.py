@@ -48,19 +48,26 @@ SPACES = {
 @lowers(
     SPACES,
     to="aten",
-    phases=("tosa/decompose", "xnnpack/decompose"),
+    phases={"tosa/decompose": {"only_image_maxima": False}, "xnnpack/decompose": {}},
     bound=roundings("an average of averages rounds twice"),
-    sample=("1x2x4x6x6xf32", [2, 2, 2]),
+    sample="""
+    %y = aten.max_pool2d.default(%x, [2, 2]) : (tensor<3x6x6xf32>) -> tensor<3x3x3xf32>
+    """,
 )
-def pool_by_images(x: Value, *, form: int, op: Any, out: Out) -> Any:
+def pool_by_images(
+    x: Value, *, form: int, op: Any, out: Out, only_image_maxima: bool = True
+) -> Any:
     """Rewrite pools of lines, of volumes, and of unbatched images as pools of images.
+
+    XNNPACK's maxima may drop a NaN, which the stock flow has for images only (`only_image_maxima`).
 
     A maximum over a box is one over planes, then one over depths. So is an average: its divisor is
     the product of the axes' counts, whether padding counts or not.
     """
     needs_static(x)
     no_refusal(reads_their_indices(op))
-    if x.rank == 4 and form == 2:
+    is_maximum = op.SCHEMA.operator.startswith("max")
+    if (x.rank == 4 and form == 2) or (only_image_maxima and is_maximum and form != 2):
         return None
     if "divisor_override" in op.SCHEMA.by_name and op.arg("divisor_override") is not None:
         refuse("divisor_override is set; AVG_POOL2D divides by the number of elements")

@@ -88,11 +88,11 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     to="aten",
     bound=EXACT,
     sample="""
-    %n = aten.sym_size.int(%x, 1) : (i1[1, s]) -> !stepwell.int<"s">
-    %a = aten.arange.default(%n) : (!stepwell.int<"s">) -> i64[s]
-    %j = aten.view.default(%a, [1, 1, 1, -1]) : (i64[s]) -> i64[1, 1, 1, s]
-    %i = stepwell.weight <"#zeros"> "constant" : i64[1, 1, 1, 1]
-    %y = aten.index.Tensor(%x, [%i, %j]) : (i1[1, s], i64[1, 1, 1, 1], i64[1, 1, 1, s]) -> i1[1, 1, 1, s]
+    %n = aten.sym_size.int(%x, 1) : (tensor<1x?xf32, #stepwell.shape<[1, "s0"]>>) -> !stepwell.int<"s0">
+    %a = aten.arange.default(%n) : (!stepwell.int<"s0">) -> tensor<?xi64, #stepwell.shape<["s0"]>>
+    %j = aten.view.default(%a, [1, -1]) : (tensor<?xi64, #stepwell.shape<["s0"]>>) -> tensor<1x?xi64, #stepwell.shape<[1, "s0"]>>
+    %i = stepwell.weight <"#zeros"> "constant" : tensor<1x1xi64>
+    %y = aten.index.Tensor(%x, [%i, %j]) : (tensor<1x?xf32, #stepwell.shape<[1, "s0"]>>, tensor<1x1xi64>, tensor<1x?xi64, #stepwell.shape<[1, "s0"]>>) -> tensor<1x?xf32, #stepwell.shape<[1, "s0"]>>
     """,
 )
 def index_by_ranges_to_view(x: Value, indices: Any, *, out: Out, b: Rewriter) -> Value | None:
@@ -146,8 +146,8 @@ def _axis_of_range(index: Value, size: Dim, rank: int, b: Rewriter) -> int | Non
     if_dtype=(i1,),
     unless=lambda op: all(weight_key(value) is None for value in op.operands),
     sample="""
-    %t = stepwell.weight <"#true"> "constant" : i1[1, 1]
-    %y = aten.bitwise_and.Tensor(%t, %x) : (i1[1, 1], i1[3, 4]) -> i1[3, 4]
+    %t = stepwell.weight <"#ones"> "constant" : tensor<1x1xi1>
+    %y = aten.bitwise_and.Tensor(%t, %x) : (tensor<1x1xi1>, tensor<3x4xi1>) -> tensor<3x4xi1>
     """,
 )
 def drop_true_from_and(x: Value, other: Value, *, out: Out, b: Rewriter) -> Value | None:

@@ -144,7 +144,6 @@ XNNPACK = Pipeline(
                 ThenCanonicalize(),
                 FoldConstants(),
                 step(floats.widen_bfloat),
-                CancelNarrowing(),
                 # Splits become slices above, before PyTorch's decomposition gives them strides.
                 *(r for r in CANONICAL_PARTS if not is_step(r, slices.split_to_slices)),
             ),

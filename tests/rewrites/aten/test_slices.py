@@ -257,7 +257,9 @@ def test_all_elements_selected_in_order_are_a_view(is_dynamic: bool) -> None:
     [(torch.tensor([0]), torch.tensor([0, 2, 1])), (torch.tensor([[0], [1]]), torch.arange(3))],
     ids=["another order", "every pair"],
 )
-def test_selections_by_pairs_of_indices_are_pytorchs(indices: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_selections_by_pairs_of_indices_are_pytorchs(
+    indices: tuple[torch.Tensor, torch.Tensor],
+) -> None:
     x = torch.rand(int(indices[0].max()) + 1, 3) > 0.5
     module = Function(lambda x: x[indices] | x[0, 0])
     lowered = lower(module, x)
