@@ -129,8 +129,9 @@ def _axis_of_range(index: Value, size: Dim, rank: int, b: Rewriter) -> int | Non
     at = longer[0] if longer else 0
     if index.key is not None:
         numbers = b.program.weights.get(index.key)
-        counted = isinstance(size, int) and numbers.dtype.itemsize > 1
-        return at if counted and numbers.flatten().tolist() == list(range(size)) else None
+        if not isinstance(size, int) or numbers.dtype.itemsize == 1:
+            return None
+        return at if numbers.flatten().tolist() == list(range(size)) else None
     source = index.ssa.owner
     while isinstance(source, aten.ViewDefault):
         source = source.operands[0].owner
