@@ -131,7 +131,7 @@ FLOATS = (
 
 SPELL_MOVES = (
     *(rule() for rule in fills.RULES),
-    step(pools.pool_by_images),
+    step(pools.pool_by_images, only_image_maxima=False),
     GATHER_STRIDES,
 )
 """Fills, copies, strides and pools as ops that quantized types pass through."""
