@@ -2,19 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from math import prod
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
 from stepwell.dialects.xnnpack import DelegateOp
-from stepwell.dialects.xnnpack.base import XnnpackOp
-from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp, weight_key
+from stepwell.dialects.xnnpack.base import XnnpackOp, constant_of, constant_size
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
-from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.types import element
+from stepwell.ir.traversal import walk
 
 
 def inventory(program: Program) -> tuple[int, Counter[str]]:
@@ -39,17 +37,15 @@ def packed_weights(program: Program) -> tuple[int, int]:
 
     A node packs the weights that it reads, so a weight counts once for each node that reads it.
     """
-    read: Counter[str] = Counter()
-    for delegate in outside_and_delegates(program):
-        for op in delegate.walk() if isinstance(delegate, DelegateOp) else ():
-            if isinstance(op, XnnpackOp):
-                keys = (weight_key(value) for value in op.operands)
-                read.update(key for at, key in enumerate(keys) if key and op.packs(at))
-    held = {key: program.weights.type_of(key) for key in read}
-    size = {
-        key: prod(type_.get_shape()) * element_bytes(element(type_)) for key, type_ in held.items()
-    }
-    return sum(size[key] * count for key, count in read.items()), sum(size.values())
+    packed, distinct = 0, dict[str, int]()
+    for op in walk(program.module):
+        if not isinstance(op, XnnpackOp):
+            continue
+        for index, value in enumerate(op.operands):
+            if op.packs(index) and (weight := constant_of(value)) is not None:
+                distinct[weight.key.data] = constant_size(weight)
+                packed += distinct[weight.key.data]
+    return packed, sum(distinct.values())
 
 
 def outside_and_delegates(program: Program) -> Iterator[Operation]:

@@ -11,7 +11,6 @@ refused here, unless the caller knows that the runtime keeps it; it should be an
 """
 
 import hashlib
-import math
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import cast
@@ -45,19 +44,19 @@ from stepwell.dialects.xnnpack import (
     YieldOp,
     datatype,
 )
-from stepwell.dialects.xnnpack.datatypes import group_size
+from stepwell.dialects.xnnpack.base import constant_of, constant_size, int4_size
+from stepwell.dialects.xnnpack.datatypes import INT4, group_size
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
 from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.signature import get_signature, method_of
-from stepwell.ir.types import AnyTensor, dims, element
+from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
 
 BACKEND = "XnnpackBackend"
 _INPUT, _OUTPUT = 1, 2
 _LIMIT = 2**31 - 1
 """The bytes of a constant."""
-_INT4 = ("qcint4", "qbint4")
 
 
 def payload(
@@ -113,7 +112,7 @@ def delegate_problems(
         if (
             isinstance(op, WeightOp)
             and dense_size(op.result.type) > _LIMIT
-            and (size := _constant_size(op)) > _LIMIT
+            and (size := constant_size(op)) > _LIMIT
         ):
             yield Problem(
                 f"the constant {quoted(op.key.data)} has {size} bytes; one of a delegate has up to "
@@ -130,7 +129,7 @@ def delegate_problems(
         if not isinstance(op, XnnpackOp):
             continue
         for index, value in enumerate(op.operands):
-            weight = _constant_of(value)
+            weight = constant_of(value)
             if weight is not None and not op.packs(index) and not embed_unpacked_constants:
                 yield Problem(
                     f"{op.name}: operand {index} is the constant {quoted(weight.key.data)}, which "
@@ -139,12 +138,6 @@ def delegate_problems(
                     "hand it to the delegate as an input, or emit with "
                     "embed_unpacked_constants=True for a runtime known to keep it",
                 )
-
-
-def _constant_of(value: SSAValue) -> WeightOp | None:
-    """Return the op that reads an operand's weight, also through a cast; None if computed."""
-    owner = value.owner.input.owner if isinstance(value.owner, StorageCast) else value.owner
-    return owner if isinstance(owner, WeightOp) else None
 
 
 def room(delegate: DelegateOp) -> int:
@@ -157,16 +150,8 @@ def room(delegate: DelegateOp) -> int:
         for value in values
         if (value_quantization := quantization(value.type))
     ]
-    sizes = [_constant_size(op) for op in delegate.block.ops if isinstance(op, WeightOp)]
+    sizes = [constant_size(op) for op in delegate.block.ops if isinstance(op, WeightOp)]
     return sum(map(padded, (*sizes, *(4 * count for count in scales))))
-
-
-def _constant_size(weight: WeightOp) -> int:
-    """Return the bytes of a weight; packed if only casts to four-bit types use it."""
-    uses = [use.operation for use in weight.result.uses]
-    if uses and all(_is_cast(op) and datatype(op.results[0].type) in _INT4 for op in uses):
-        return _int4_size(weight.result.type)
-    return dense_size(weight.result.type)
 
 
 class _Emitter:
@@ -246,7 +231,7 @@ class _Emitter:
         value = op.operands[index]
         if value in self.ids:
             return self.ids[value]
-        weight, packed = _constant_of(value), op.packs(index)
+        weight, packed = constant_of(value), op.packs(index)
         assert weight is not None, f"operand {index} of {op.name} is not defined"
         # A value that is packed anywhere is freed, so a packed and an unpacked use are two values.
         known = self.packed_ids.get((value, packed))
@@ -338,7 +323,7 @@ class _Emitter:
     def _constant(self, weight: WeightOp, type_: Attribute) -> int:
         key, weights, size = weight.key.data, self.weights, dense_size(weight.result.type)
         data: Data
-        is_int4 = datatype(type_) in _INT4
+        is_int4 = datatype(type_) in INT4
         file = self.files.get(key)
         if file is not None:
             held = weights.get(key)
@@ -350,7 +335,7 @@ class _Emitter:
             name, held = weights.content_hash(key), weights.get(key)
             data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)
         else:
-            data = self.tail.place(_int4_size(weight.result.type) if is_int4 else size, key)
+            data = self.tail.place(int4_size(weight.result.type) if is_int4 else size, key)
             put = self.tail.put if data.readonly else None
             name = weights.write(key, data, pack_int4 if is_int4 else None, put)
             name = self.tail.name_for(name + ".int4" * is_int4, data)
@@ -378,12 +363,6 @@ def _is_cast(op: Operation) -> bool:
 
 def _content_key(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _int4_size(type_: AnyTensor) -> int:
-    """Return the number of bytes of `pack_int4`'s result for a weight of this type."""
-    *outer, inputs = (d for d in dims(type_) if isinstance(d, int))
-    return math.prod(outer) * -(-inputs // 2)
 
 
 def pack_int4(weight: torch.Tensor) -> torch.Tensor:

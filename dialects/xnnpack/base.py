@@ -8,6 +8,7 @@ attribute, printed as a bare word if set. Absent fields have XNNPACK's default.
 
 from __future__ import annotations
 
+import math
 import struct
 from abc import ABC
 from collections.abc import Iterable, Sequence
@@ -36,6 +37,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import UniformQuantizedType, quantization, type_problem
 from stepwell.dialects.xnnpack.datatypes import (
+    INT4,
     MAX_RANK,
     datatype,
     quantization_problem,
@@ -46,8 +48,9 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.engine_behavior import EngineBehavior, engine_behavior
 from stepwell.ir.declared.families import HasFamilies
 from stepwell.ir.declared.inference import infer
-from stepwell.ir.types import Dim, dims, element, element_name, tensor
+from stepwell.ir.types import AnyTensor, Dim, dims, element, element_name, tensor
 from stepwell.ir.verification_cache import Verifies
+from stepwell.ir.weights import dense_size
 
 _UNIT = UnitAttr()
 
@@ -250,6 +253,20 @@ def constant_of(value: SSAValue) -> WeightOp | None:
     if type(owner) is StorageCast:
         owner = owner.input.owner
     return owner if type(owner) is WeightOp else None
+
+
+def constant_size(weight: WeightOp) -> int:
+    """Return the bytes of a weight; packed if only casts to four-bit types use it."""
+    uses = [use.operation for use in weight.result.uses]
+    if uses and all(type(op) is StorageCast and datatype(op.result.type) in INT4 for op in uses):
+        return int4_size(weight.result.type)
+    return dense_size(weight.result.type)
+
+
+def int4_size(type_: AnyTensor) -> int:
+    """Return the bytes of a weight of this type whose rows have two numbers in each byte."""
+    *outer, inputs = (d for d in dims(type_) if isinstance(d, int))
+    return math.prod(outer) * -(-inputs // 2)
 
 
 def check_tensor(type_: Attribute) -> None:

@@ -77,6 +77,7 @@ _PER_AXIS = {8: "qcint8", 32: "qcint32", 4: "qcint4"}
 
 FLOATS = ("fp32", "fp16")
 STATIC_INT8 = ("qint8", "quint8")
+INT4 = ("qcint4", "qbint4")
 
 
 @once_each

@@ -108,6 +108,13 @@ def test_the_report_says_when_copies_of_weights_are_packed() -> None:
         stepwell.budget(lowered, packed=79)
 
 
+def test_packed_weights_of_four_bits_take_half_a_byte() -> None:
+    layer, x = nn.Sequential(nn.Linear(64, 32)).eval(), torch.randn(2, 64)
+    quantized = stepwell.quantize(layer, "8da4w", [(x,)])
+    report = stepwell.lower(export(quantized, (x,)), "xnnpack").report
+    assert report.packed == (64 * 32 // 2 + 4 * 32,) * 2
+
+
 def test_sequences_of_any_length_need_no_patch_of_the_model() -> None:
     model, x = Recurrent(nn.LSTM).eval(), torch.randn(1, 7, 6)
     model(x)
