@@ -57,16 +57,18 @@ def _native_reason(repeat: Callable[[], object]) -> str:
     """Return the reason that the runtime logs when a failed call is repeated, after a colon; empty
     if it logs nothing. The runtime logs to Python's standard error, or to the process's.
     """
-    native: list[bytes] = []
+    native: list[str] = []
 
     def take(line: bytes) -> bool:
-        native.append(line)
-        return True
+        """Drop what the runtime logs a second time; lines of others are kept."""
+        text = line.decode(errors="replace")
+        if is_logged := _LOGGED.match(text) is not None:
+            native.append(text)
+        return is_logged
 
     with kept_stderr() as kept, without_native_lines(take), suppress(RuntimeError, MemoryError):
         repeat()
-    logged = kept.getvalue() + b"".join(native).decode(errors="replace")
-    found = _LOGGED.search(logged)
+    found = _LOGGED.search(kept.getvalue() + "".join(native))
     return f": {found[1]}" if found else ""
 
 
