@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.integrations.executorch.stock import counted
+from stepwell.integrations.executorch.stock import counted, stock_pte
 
 sys.path.append(str(Path(__file__).parent.parent / "examples" / "models"))
 
@@ -98,15 +98,6 @@ def narrowed(values: Any, dtype: torch.dtype) -> tuple[Any, ...]:
     return tuple(v.to(dtype) if v.is_floating_point() else v for v in values)
 
 
-def stock(exported: torch.export.ExportedProgram) -> bytes:
-    """The file of ExecuTorch's own flow."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
-    parts = [XnnpackPartitioner(enable_bf16=True)]
-    return to_edge_transform_and_lower(exported, partitioner=parts).to_executorch().buffer
-
-
 def measure(name: str) -> list[list[Any]]:
     """A row for each flow."""
     torch.manual_seed(0)
@@ -116,7 +107,7 @@ def measure(name: str) -> list[list[Any]]:
     eager = module(*given)
     exact = copy.deepcopy(module).double()(*narrowed(given, torch.float64))
     flows: dict[str, Callable[[Any], bytes]] = {
-        "stock": stock,
+        "stock": lambda exported: stock_pte(exported, enable_bf16=True),
         "stepwell": lambda exported: stepwell.lower(exported, "xnnpack").to_pte(),
     }
     rows: list[list[Any]] = []
@@ -135,7 +126,7 @@ def measure(name: str) -> list[list[Any]]:
 
 def main() -> int:
     """Measure every requested model."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="part of a name")
     options = parser.parse_args()
     logging.disable(logging.WARNING)

@@ -407,10 +407,14 @@ def _product(row: Row, **of: Any) -> Value:
             f"a transform of {of['points']} points needs a matrix of {width} numbers; at most "
             f"{LARGEST} are used"
         )
-    b = row.value.b
-    weight = b.weight(b.weights.derive("fourier_matrix", [], form=row.form, **of))
+    weight = derived(row.value.b, "fourier_matrix", form=row.form, **of)
     shape = (*row.value.shape[:-1], of["outputs"])
-    return row.value.call(aten.LinearDefault, Value(weight, b), shape=shape)
+    return row.value.call(aten.LinearDefault, weight, shape=shape)
+
+
+def derived(b: Rewriter, recipe: str, sources: Sequence[str] = (), **of: Any) -> Value:
+    """Return a constant that a recipe computes from sizes, and from other weights if any."""
+    return Value(b.weight(b.weights.derive(recipe, list(sources), **of)), b)
 
 
 @cache
@@ -435,23 +439,8 @@ def _by_factors(
     else:
         columns = value.view(*batch, outer, inner).permute([*range(at), at + 1, at])
     first = transformed(Row(columns, row.form), outer, outer, inverse=inverse, scale=1.0)
-    cosines, sines = (
-        Value(
-            b.weight(
-                b.weights.derive(
-                    "fourier_twiddles",
-                    [],
-                    outer=outer,
-                    inner=inner,
-                    inverse=inverse,
-                    part=part,
-                    scale=scale,
-                )
-            ),
-            b,
-        )
-        for part in range(2)
-    )
+    of: dict[str, Any] = {"outer": outer, "inner": inner, "inverse": inverse, "scale": scale}
+    cosines, sines = (derived(b, "fourier_twiddles", part=part, **of) for part in range(2))
     real, imaginary = first
     turned = [real * cosines - imaginary * sines, real * sines + imaginary * cosines]
     swapped = [part.permute([*range(at), at + 1, at]) for part in turned]

@@ -26,6 +26,7 @@ from stepwell.translate.decompositions.fourier import (
     NUMBERS,
     REAL,
     count,
+    derived,
     has_kernel,
     is_operator,
     matrix,
@@ -78,9 +79,7 @@ class Frames:
 
     def derived(self, name: str, **of: Any) -> Value:
         """Return a weight that is computed from the window."""
-        weights = self.b.weights
-        key = weights.derive(name, self.sources, wide=self.wide, length=self.length, **of)
-        return Value(self.b.weight(key), self.b)
+        return derived(self.b, name, self.sources, wide=self.wide, length=self.length, **of)
 
 
 def _padded_window(window: Sequence[torch.Tensor], wide: int, length: int) -> torch.Tensor:

@@ -10,10 +10,8 @@ from torch.export import ExportedProgram
 
 from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.compat.torch.torch_private import traced_by
+from stepwell.translate.decompositions.traced.recurrences import CELL_OF
 from stepwell.translate.importer.packed_sequences import padded_instead_of_packed
-
-aten = torch.ops.aten
-_RECURRENT = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 
 
 def export(
@@ -29,7 +27,7 @@ def export(
     Recurrent layers stay whole and keep a dynamic length, which torch's own trace would fix.
     """
     named = None if kwargs is None else dict(kwargs)
-    with torch_alone(), traced_by(_recurrence_of_sizes, _RECURRENT), padded_instead_of_packed():
+    with torch_alone(), traced_by(_recurrence_of_sizes, tuple(CELL_OF)), padded_instead_of_packed():
         return torch.export.export(
             module, args, named, dynamic_shapes=dynamic_shapes, strict=strict
         )

@@ -76,11 +76,13 @@ def _apart(*arguments: str) -> dict[str, Any]:
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def stock_pte(exported: ExportedProgram) -> bytes:
-    """Build the `.pte` of the stock flow, with its XNNPACK partitioner."""
+def stock_pte(exported: ExportedProgram, **options: Any) -> bytes:
+    """Build the `.pte` of the stock flow, with its XNNPACK partitioner and the partitioner's
+    options, such as `enable_bf16`.
+    """
     with torch_alone():
         edge = exir.to_edge_transform_and_lower(
-            exported, partitioner=[xnnpack_partitioner.XnnpackPartitioner()]
+            exported, partitioner=[xnnpack_partitioner.XnnpackPartitioner(**options)]
         )
         return edge.to_executorch().buffer
 
