@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.calls.calling import bind, with_frozen
-from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.extensions import extension
 from stepwell.ir.levels import stopped_after
 from stepwell.ir.options import OptionValue
@@ -334,7 +334,17 @@ class Lowered(Shown):
         """
         find = self.target.problems
         if find is not None and (problems := find(self.program)):
-            raise UnsupportedError(problems)
+            raise UnsupportedError([self._with_refusals(problem) for problem in problems])
+
+    def _with_refusals(self, problem: Problem) -> Problem:
+        """Return a problem of an op whose remedy names why rewrites refused the op."""
+        refused = [
+            f"{record.rewrite} refuses it: {record.reason}"
+            for record in self.report.refusals
+            if record.where == problem.where and problem.fact.startswith(f"{record.op}: ")
+        ]
+        help = "; ".join(filter(None, [*dict.fromkeys(refused[:2]), problem.help]))
+        return replace(problem, help=help or None)
 
     def _require_end(self) -> None:
         if self.stopped_after is not None:

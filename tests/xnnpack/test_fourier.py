@@ -14,6 +14,7 @@ import stepwell
 fft: Any = torch.fft
 real = torch.view_as_real
 Function = Callable[[Tensor, Tensor], Tensor]
+PERIODIC = torch.hann_window(16)
 
 
 def stft(x: Tensor, window: Tensor | None, hop: int = 4, **more: Any) -> Tensor:
@@ -141,12 +142,38 @@ def test_a_transform_is_torchs(functions: dict[str, Function], shape: tuple[int,
     agree(net, lowered.to_pte(), x)
 
 
+def test_no_number_is_made_of_special_points() -> None:
+    torch.manual_seed(0)
+    net = Net(
+        {
+            "rfft": lambda x, w: real(fft.rfft(x)),
+            "irfft": lambda x, w: fft.irfft(torch.complex(x, x.flip(-1))),
+            "frames": lambda x, w: istft(stft(x, w), w),
+        }
+    )
+    x = torch.randn(4, 64)
+    x[0, 20], x[1, 30], x[2, 0] = torch.nan, torch.inf, -torch.inf
+    exported = export(net, (x,))
+    lowered = stepwell.lower(exported, "xnnpack")
+    changed = {one.rewrite for one in lowered.report.deviations}
+    assert {"transforms-to-products", "stft-to-frames", "istft-to-frames"} <= changed
+    for found, eager in zip(lowered.run(x), net(x), strict=True):
+        assert not (found.isfinite() & ~eager.isfinite()).any()
+    bounded = stepwell.lower(exported, "xnnpack", ranges={"x": (-1, 1)})
+    assert "transforms-to-products" not in {one.rewrite for one in bounded.report.deviations}
+
+
 @pytest.mark.parametrize(
     ("function", "x", "remedy"),
     [
         (fft.rfft, torch.randn(3, 8), r"output 0: .*complex(.|\n)*torch\.view_as_real"),
         (fft.irfft, torch.randn(3, 8).cfloat(), r"input x: .*complex(.|\n)*view_as_complex\(x\)"),
         (lambda x: fft.rfft(x).cumsum(0).abs(), torch.randn(3, 8), "does not take complex64"),
+        (
+            lambda x: istft(torch.view_as_complex(x), PERIODIC, center=False),
+            torch.randn(9, 5, 2),
+            "istft-to-frames refuses it: the windows add up to less than 1e-11",
+        ),
     ],
 )
 def test_what_has_no_form_says_what_helps(

@@ -14,8 +14,10 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import is_of
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import complex64, f32
 from stepwell.ir.identity_cache import once_each
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, tensor, with_element
@@ -68,8 +70,21 @@ OF_PARTS = """
 """Operators that are computed from real and imaginary parts."""
 
 
+_SQUARED = Deviation(
+    "a magnitude beyond 1.8e19 becomes infinite, and its inverse 0; one below 1e-19 becomes 0, and "
+    "its inverse infinite",
+    True,
+)
+
+
 def _has_none(op: Any) -> bool:
     return not any(_is_complex(v.type) for v in (*operands_of(op), *op.results))
+
+
+def _squares(op: Any, program: Program) -> Deviation | None:
+    """Return the deviation of operators that square the parts of a complex operand."""
+    squares = isinstance(op, aten.AbsDefault | aten.ReciprocalDefault | aten.DivTensor)
+    return _SQUARED if squares and _is_complex(op.operands[-1].type) else None
 
 
 @lowers(
@@ -78,6 +93,7 @@ def _has_none(op: Any) -> bool:
     phases=("xnnpack/normalize", "tosa/decompose"),
     unless=_has_none,
     bound=roundings("magnitudes and products round in another order"),
+    deviation=_squares,
     sample="""
     %c = aten.view_as_complex.default(%x) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
     %y = aten.abs.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5xf32>
@@ -243,7 +259,7 @@ def _arithmetic(
         sign = 1 if name == "add" else -1
         real, imaginary = (plus(x, y, sign) for x, y in zip(one, other, strict=True))
         is_number = isinstance(imaginary, float)
-        return [real, one[0] * 0.0 + imaginary if is_number else imaginary]
+        return [real, one[0].constant(torch.tensor(imaginary)) if is_number else imaginary]
     if name == "div":
         c, d = other
         if isinstance(c, float):

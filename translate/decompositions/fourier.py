@@ -23,7 +23,9 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim
@@ -31,6 +33,7 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.decompositions.complex import COMPLEX, pair, paired, planar_parts, whole
 from stepwell.translate.decompositions.values import Value, cat
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.range_analysis.analysis import is_finite
 from stepwell.translate.rewrites.building import axis, is_known
 
 NORMALIZATIONS = (0.0, -0.5, -1.0)
@@ -184,6 +187,18 @@ def count(sizes: Sequence[Dim]) -> int:
     return math.prod(size if isinstance(size, int) else 64 for size in sizes)
 
 
+_SPREADS = Deviation(
+    "a NaN or an infinity among the points of a transform makes a part NaN that is 0 or infinite in "
+    "PyTorch",
+    True,
+)
+
+
+def spreads(op: Operation, program: Program) -> Deviation | None:
+    """Return the deviation of products with cosines and sines that are 0: none of finite points."""
+    return _SPREADS.unless(is_finite(op.operands[0], program))
+
+
 # -- decompositions ----------------------------------------------------------------------------
 
 
@@ -192,6 +207,7 @@ def count(sizes: Sequence[Dim]) -> int:
     to="aten",
     phases=("xnnpack/transforms", "tosa/transforms", "tosa/decompose"),
     bound=roundings("sums of products in another order"),
+    deviation=spreads,
     sample="""
     %c = aten._fft_r2c.default(%x, [1], 0, true) : (tensor<3x8xf32>) -> tensor<3x5xcomplex<f32>>
     %y = aten.view_as_real.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5x2xf32>

@@ -31,6 +31,7 @@ from stepwell.translate.decompositions.fourier import (
     is_operator,
     matrix,
     rows_of,
+    spreads,
 )
 from stepwell.translate.decompositions.values import Value, cat
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
@@ -135,6 +136,7 @@ def overlap_scale(
     to="aten",
     phases=("xnnpack/transforms", "tosa/transforms", "tosa/decompose"),
     bound=roundings("the same transform of frames that lie elsewhere"),
+    deviation=spreads,
     sample=("12xf32", 4, 2, {"return_complex": True}),
 )
 def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
@@ -210,6 +212,7 @@ def _filtered(x: Value, frames: Frames, points: int, number: Dim, scale: float) 
     to="aten",
     phases=("xnnpack/transforms", "tosa/transforms", "tosa/decompose"),
     bound=roundings("frames are added in another order"),
+    deviation=spreads,
     sample="""
     %y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f32>>) -> tensor<6xf32>
     """,
@@ -236,6 +239,11 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
         given = {name: op.arg(name) for name in op.SCHEMA.by_name if name not in ("self", "length")}
         y = x.call(type(op), length=most - start, shape=shape, dtype=f32, **given)
         return _padded(y, [0, beyond])
+    if frames.is_constant and isinstance(number, int):
+        windows = [b.weights.get(key) for key in frames.sources]
+        of = {"wide": frames.wide, "length": length, "hop": hop, "frames": number}
+        if overlap_scale(*windows, **of, start=start, stop=stop).max() > 1e11:
+            refuse("the windows add up to less than 1e-11 at a sample, which PyTorch refuses")
     code = 1 if op.arg("normalized") else BY_SIZE
     kernel = has_kernel(BACK, length, count([*batch, number]), op, b, FRAMING, ADDING)
     if (
