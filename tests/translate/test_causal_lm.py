@@ -26,7 +26,7 @@ from .language_models import model_of as small
 
 needed("transformers")
 ENDS = {"bos_token_id": 1, "eos_token_id": [2, 3], "pad_token_id": 0}
-RECURRENT = ("Mamba", "Mamba2", "RecurrentGemma")
+RECURRENT = ("Mamba", "Mamba2", "RecurrentGemma", "KimiLinear")
 
 
 def model_of(kind: str, **more: Any) -> Any:
@@ -43,6 +43,7 @@ def logits_one_by_one(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     return torch.stack([row.logits[0, -1] for row in rows])
 
 
+PREFILL = ("prefill", "decode")
 ONE_LAYER = {"num_hidden_layers": 1}
 """For a kind whose layers are alike; that caches of layers are kept apart Llama and Gemma2 show."""
 
@@ -67,11 +68,42 @@ OF_KIND: dict[str, dict[str, Any]] = {
     },
     "RecurrentGemma": {"block_types": ["recurrent", "attention"]},
     "Mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 1, "chunk_size": 8, "state_size": 8},
+    "Qwen3_5Text": {
+        "head_dim": 16,
+        "layer_types": ["linear_attention", "full_attention"],
+        "linear_num_value_heads": 4,
+        "linear_num_key_heads": 2,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+    },
+    "KimiLinear": {  # A decay for each channel of keys.
+        "num_key_value_heads": 4,
+        "kv_lora_rank": 32,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 16,
+        "v_head_dim": 16,
+        "layer_types": ["linear_attention", "full_attention"],
+        "linear_num_heads": 2,
+        "linear_head_dim": 16,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 32,
+    },
+    "FalconH1": {  # A layer has keys, values and two states of a recurrence.
+        "head_dim": 16,
+        "mamba_d_ssm": 64,
+        "mamba_n_heads": 4,
+        "mamba_d_head": 16,
+        "mamba_d_state": 8,
+        "mamba_chunk_size": 8,
+        **ONE_LAYER,
+    },
 }
 """Windows that a conversation of 16 tokens passes, experts as they ship, states of recurrences."""
 
 IN_PARTS = [(0, 7), (7, 12), *((at, at + 1) for at in range(12, 16))]
 ONE_BY_ONE = [(at, at + 1) for at in range(12)]
+IN_CHUNKS = [(0, 1), (1, 3), (3, 8), (8, 13), *((at, at + 1) for at in range(13, 16))]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +116,6 @@ ONE_BY_ONE = [(at, at + 1) for at in range(12)]
         pytest.param("Gemma2", None, True, marks=pytest.mark.slow),
         pytest.param("Mixtral", None, True, marks=pytest.mark.slow),
         ("Lfm2", None, None),
-        ("Mamba2", None, None),
         ("RecurrentGemma", None, None),
         ("DeepseekV2", None, True),
     ],
@@ -102,6 +133,33 @@ def test_a_conversation_in_parts_is_what_the_model_says_at_once(
     assert largest_error(session, tokens, want, parts) < 2e-5
     assert session.run(method="get_eos_ids") == (2, 3)
     assert session.run(method="get_max_seq_len") == (32,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attention"),
+    [
+        ("Qwen3_5Text", "custom"),
+        pytest.param("KimiLinear", "torch", marks=pytest.mark.slow),
+        pytest.param("Mamba2", "torch", marks=pytest.mark.slow),
+        ("FalconH1", "custom"),
+    ],
+)
+def test_a_recurrence_takes_a_prompt_in_chunks_and_goes_on(kind: str, attention: Any):
+    model, tokens = model_of(kind, **OF_KIND[kind]), torch.randint(0, 96, (1, 16))
+    notes: list[str] = []
+    methods = export_causal_lm(model, context=32, chunk=5, methods=PREFILL, notes=notes)
+    assert [methods[f"get_max_{what}_len"] for what in ("seq", "context")] == [5, 32]
+    assert methods["use_sdpa_with_kv_cache"] == (attention == "custom")
+    assert not any("a token at a time" in note for note in notes)
+    session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte())
+    want = logits_one_by_one(model, tokens)
+    for begin, end in [*IN_CHUNKS, *IN_CHUNKS[1:3]]:
+        method = "prefill" if end - begin > 1 or end == 1 else "decode"
+        part = tokens[:, begin:end].contiguous()
+        got = session.run(part, torch.tensor([begin]), method=method)[0][0]
+        if (begin, end) == IN_CHUNKS[-1]:  # At position zero, nothing of this is left.
+            session.run(tokens[:, :1].contiguous(), torch.tensor([0]), method="decode")
+        assert float((got - want[end - 1]).abs().max()) < 2e-5 * float(want.abs().max())
 
 
 @pytest.mark.parametrize("kind", ["Llama", "Mistral"])
@@ -204,6 +262,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         DYNAMIC,
         "a dynamic cache keeps every token",
     ),
+    "a chunk of one token": ("Llama", {}, {"chunk": 1}, "must be at least 2 tokens"),
     "a context that is too long": ("Llama", {}, {"context": 65}, "exceeds the 64 tokens"),
 }
 
@@ -339,8 +398,8 @@ def test_methods_share_a_state_and_verify_says_what_each_token_says(attention: A
     assert "forward" not in methods
 
 
-def test_methods_of_a_recurrence_take_a_token():
-    model = model_of("Mamba2", **OF_KIND["Mamba2"])
+def test_methods_of_a_selective_scan_take_a_token():
+    model = model_of("Mamba", state_size=8)
     with pytest.raises(StepwellError, match="takes one token at a time"):
         export_causal_lm(model, context=32, methods=("decode", "verify"))
     assert "decode" in export_causal_lm(model, context=32, methods=("decode",))
@@ -364,6 +423,6 @@ def test_conversations_of_a_batch_are_each_what_the_model_says(kind: str, attent
     session = session_of(model, attention=attention, batch=3)
     with torch.no_grad():
         want = model(input_ids=tokens, use_cache=False).logits
-    for begin, end in [*IN_PARTS[:2], (12, 13), (13, 14)] if kind != "Lfm2" else ONE_BY_ONE:
+    for begin, end in [*IN_PARTS[:2], (12, 13), (13, 14)]:
         got = session.run(tokens[:, begin:end].contiguous(), torch.tensor([begin]))[0]
         assert float((got - want[:, end - 1]).abs().max()) < 2e-5 * float(want.abs().max())

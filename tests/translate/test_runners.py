@@ -32,12 +32,13 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "weights of four bits": ("Llama", {}, "8da4w"),
     "bfloat16": ("Llama", {"dtype": torch.bfloat16}, None),
     "windows": ("Mistral", {"sliding_window": 8}, None),
-    "a recurrence, a token at a time": (
+    "a convolution with state, in chunks of four tokens": (
         "Lfm2",
         {"layer_types": ["conv", "full_attention"]},
         None,
     ),
 }
+CHUNKS = {"a convolution with state, in chunks of four tokens": 4}
 
 
 def certain(tokens: list[int], kind: str, quantize: str | None, **more: Any) -> Any:
@@ -57,7 +58,8 @@ def test_the_text_runner_says_what_the_model_says_and_again_after_a_reset(
     kind, more, quantize = CASES[name]
     tokenizer = write_tokenizer(tmp_path / "tokenizer.json", "<s>", "</s>")
     model, want = certain(tokenizer.encode(PROMPT).ids, kind, quantize, **more)
-    stepwell.lower(export_causal_lm(model, context=48), "xnnpack").save(tmp_path / "model.pte")
+    methods = export_causal_lm(model, context=48, chunk=CHUNKS.get(name))
+    stepwell.lower(methods, "xnnpack").save(tmp_path / "model.pte")
     made = runner.TextLLMRunner(str(tmp_path / "model.pte"), str(tmp_path / "tokenizer.json"))
     for _ in range(2):
         assert generated(made, PROMPT, COUNT) == tokenizer.decode(want)

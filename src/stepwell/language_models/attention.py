@@ -149,19 +149,20 @@ def _attend(
     return rows.reshape(count, batch, heads, size).transpose(0, 1), None
 
 
-def custom_layer(
-    keys: Tensor, values: Tensor, positions: Positions, dtype: torch.dtype | None = None
-) -> Any:
+def custom_layer(layer: Any, positions: Positions, dtype: torch.dtype | None = None) -> Any:
     """Return a cache layer that ExecuTorch's operators write and read.
 
     Args:
-        keys, values: the keys and values of a static layer, `[batch, heads, context, size]`.
+        layer: a static layer, whose keys and values are `[batch, heads, context, size]`; it may
+            also have recurrent state, which is kept.
         positions: the positions that the operators write to.
         dtype: the dtype of the cache and of the attention; by default the model's.
     """
-    context = keys.shape[2]
+    context = layer.keys.shape[2]
+    is_recurrent = isinstance(layer, cache_utils.LinearAttentionCacheLayerMixin)
+    kinds = (cache_utils.LinearAttentionLayer,) if is_recurrent else ()
 
-    class Layer(cache_utils.CacheLayerMixin):  # pyright: ignore[reportUntypedBaseClass]
+    class Layer(*kinds, cache_utils.CacheLayerMixin):  # pyright: ignore[reportUntypedBaseClass]
         """A cache layer `[batch · heads, context, 1, size]` that `llama::update_cache` writes."""
 
         is_compileable = True
@@ -169,12 +170,13 @@ def custom_layer(
 
         def __init__(self) -> None:
             super().__init__()
-            kept = dtype or keys.dtype
-            self.keys = keys.flatten(0, 1).unsqueeze(2).to(kept, copy=True)
-            self.values = values.flatten(0, 1).unsqueeze(2).to(kept, copy=True)
+            self.__dict__.update(vars(layer))
+            kept = dtype or layer.keys.dtype
+            self.keys = layer.keys.flatten(0, 1).unsqueeze(2).to(kept, copy=True)
+            self.values = layer.values.flatten(0, 1).unsqueeze(2).to(kept, copy=True)
             self.is_initialized = True
 
-        def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        def lazy_initialization(self, *_: Any, **__: Any) -> None:
             """Do nothing, because the layer is initialized when it is created."""
 
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:

@@ -1,5 +1,6 @@
 """The exported modules: a causal model with internal state, or with caches as arguments."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from stepwell.language_models.observing import (
     places,
     remembers,
 )
+from stepwell.language_models.recurrences import at_once, has_pairs, squares
 
 transformers = OnDemand("transformers")
 
@@ -45,6 +47,13 @@ class Form:
     """Number of parallel conversations: the size of the first axis of tokens and logits."""
     cache_dtype: torch.dtype | None = None
     """Dtype of keys and values, for ExecuTorch's operators; by default the model's."""
+    chunk: int | None = None
+    """Greatest number of tokens of a call, if less than the context."""
+
+    @property
+    def most(self) -> int:
+        """Return the greatest number of tokens of a call that takes any number."""
+        return min(self.chunk or self.context, self.context - 1)
 
     @property
     def tokens(self) -> Tensor:
@@ -56,7 +65,7 @@ class Form:
         """Return the dynamic axis of the tokens, for the export."""
         if not self.any_length:
             return None
-        return {1: torch.export.Dim("tokens", min=1, max=self.context - 1)}
+        return {1: torch.export.Dim("tokens", min=1, max=self.most)}
 
 
 class Decoder(nn.Module):
@@ -82,9 +91,12 @@ class Decoder(nn.Module):
             model.set_attn_implementation(own_attention(model))
         remembers(self.cache)
         self.lengths = [place for place in places(self.cache) if place.is_length]
-        self.states = observed.states
+        self.states, self.is_recurrent = observed.states, observed.is_recurrent
         for place in self.states:
             self.register_buffer(place.name, place.tensor, persistent=False)
+        self.pairs: Tensor | None
+        masks = squares(form.most) if has_pairs(model) else None
+        self.register_buffer("pairs", masks, persistent=False)
         self.rows: Tensor
         self.register_buffer("rows", torch.arange(context), persistent=False)
         if form.gives_mask:
@@ -97,8 +109,7 @@ class Decoder(nn.Module):
         self.model.set_attn_implementation(CUSTOM)
         for index, layer in enumerate(self.cache.layers):
             if getattr(layer, "keys", None) is not None:
-                how = (self.positions, self.form.cache_dtype)
-                made = custom_layer(layer.keys, layer.values, *how)
+                made = custom_layer(layer, self.positions, self.form.cache_dtype)
                 self.cache.layers[index] = made
         for module in self.model.modules():
             if hasattr(module, "layer_idx"):
@@ -123,19 +134,16 @@ class Decoder(nn.Module):
             torch._check(start >= 0)
             torch._check(start + count <= self.form.context)
             self.positions.start = start
-        model = self.model(
-            **accepted(
-                self.model,
-                {
-                    "input_ids" if self.form.takes == "tokens" else "inputs_embeds": tokens,
-                    "position_ids": (torch.arange(count) + position)[None],
-                    self.cache_name: self.cache,
-                    "use_cache": True,
-                    **({"logits_to_keep": 1} if self.form.logits == "last" else {}),
-                    **({"attention_mask": self.all_seen} if self.form.gives_mask else {}),
-                },
-            )
-        )
+        arguments = {
+            "input_ids" if self.form.takes == "tokens" else "inputs_embeds": tokens,
+            "position_ids": (torch.arange(count) + position)[None],
+            self.cache_name: self.cache,
+            "use_cache": True,
+            **({"logits_to_keep": 1} if self.form.logits == "last" else {}),
+            **({"attention_mask": self.all_seen} if self.form.gives_mask else {}),
+        }
+        with at_once(self.model, self.pairs) if self.form.any_length else nullcontext():
+            model = self.model(**accepted(self.model, arguments))
         for place in self.states:
             if place.in_model:
                 getattr(self, place.name).copy_(place.tensor)

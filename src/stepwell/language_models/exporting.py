@@ -1,7 +1,7 @@
 """Export a causal model of transformers, and compare the exported form with the model."""
 
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from stepwell.language_models.decoder import Decoder, Form, Growing, Logits, Tak
 from stepwell.language_models.metadata import context_of, metadata
 from stepwell.language_models.observing import Observed, loose_tensors, observe, own_attention
 from stepwell.language_models.preparing import DTYPES
+from stepwell.language_models.recurrences import CHUNK, has_pairs, what_takes_one
 from stepwell.quantization.quantizers import in_floats
 from stepwell.translate.importer.export_call import export
 
@@ -45,6 +46,7 @@ def export_causal_lm(
     takes: Takes = "tokens",
     batch: int = 1,
     cache_dtype: str | None = None,
+    chunk: int | None = None,
     methods: Sequence[str] = ("forward",),
     notes: list[str] | None = None,
 ) -> dict[str, Any]:
@@ -55,8 +57,8 @@ def export_causal_lm(
         context: the most tokens of a conversation; by default the model's maximum, at most 2048.
         attention: see `Decoder`; by default `custom` if ExecuTorch's operators support the model's
             attention, else `torch`.
-        any_length: whether a call takes any number of tokens, or one; by default any number, but
-            one if a layer has state that each token rewrites.
+        any_length: whether a call takes any number of tokens, or one; by default any number if
+            the model's layers continue from their state with several.
         cache: `static`: state of the program, for `context` tokens. `dynamic`: an argument of each
             call that is returned longer, for callers that own it; see `Growing`.
         logits: of the `last` token, or of `all` (to verify speculative tokens).
@@ -65,6 +67,9 @@ def export_causal_lm(
         batch: number of parallel conversations of equal length.
         cache_dtype: `bf16`, `fp16` or `fp32`: dtype of the keys and values of ExecuTorch's
             operators, and of the products with them; by default the model's.
+        chunk: the most tokens of a call, into which ExecuTorch's runner splits a prompt; by default
+            the context, but 64 where a layer computes with pairs of tokens (delta rules and state
+            spaces).
         methods: some of `METHODS`, which share the state: `prefill` takes any number of tokens,
             `decode` one; `verify` takes any number and returns the logits of all. ExecuTorch's text
             runner calls `forward`.
@@ -84,12 +89,9 @@ def export_causal_lm(
         _make_experts_exportable(model)
         observed = observe(model, size, batch)
         takes_any = _wants_any_length(methods)
-        if observed.is_recurrent and (any_length or takes_any):
-            raise StepwellError(
-                f"{config.model_type} takes one token at a time, because each token rewrites the "
-                "state of some layers",
-                help="use any_length=False (--one-token), or the method decode",
-            )
+        if chunk is not None and chunk < 2:
+            raise StepwellError(f"chunk is {chunk}, must be at least 2 tokens")
+        chunk = chunk or (CHUNK if has_pairs(model) else None)
         if cache == "dynamic":
             _refuse_what_does_not_grow(config, observed, attention, methods)
             if cache_dtype is not None:
@@ -101,18 +103,19 @@ def export_causal_lm(
             form = Form(size, any_length is not False, "torch", "last", batch=batch)
             programs = {"forward": _with_caches_given(model, observed, form)}
         else:
-            lengths = (False,) if observed.is_recurrent else (True, False)
             kinds = _attentions(attention, cache_dtype)
             kept = None if cache_dtype is None else DTYPES[cache_dtype]
             attempts = [
-                Form(size, length, kind, logits, gives_mask, takes, batch, kept)
-                for length in (lengths if any_length is None else (any_length,))
+                Form(size, length, kind, logits, gives_mask, takes, batch, kept, chunk)
+                for length in ((True, False) if any_length is None else (any_length,))
                 for kind in kinds
                 for gives_mask in (False, True)
             ]
             programs, form = _first_that_agrees(model, attempts, methods, notes)
     is_dynamic = form.any_length if "forward" in methods else takes_any
     told = metadata(model, size, form.attention, is_dynamic, form.logits == "all")
+    if is_dynamic and chunk is not None:
+        told["get_max_seq_len"] = form.most
     if cache == "dynamic":  # A runner that asks for a cache means one inside.
         told = {key: value for key, value in told.items() if not key.startswith("use_")}
     return {**programs, **told}
@@ -165,11 +168,13 @@ def _first_that_agrees(
     Raises:
         StepwellError: no form agrees; the message is that of the last attempt.
     """
-    refusals: list[StepwellError] = []
+    refusals: list[tuple[Form, StepwellError]] = []
     for form in attempts:
         observed = observe(model, form.context, form.batch)
         programs: dict[str, Any] = {}
         try:
+            if form.any_length or any(METHODS[name].get("any_length") for name in methods):
+                _refuse_what_takes_one(model, observed)
             if form.attention == "custom":
                 _refuse_what_custom_attention_lacks(model, observed)
             decoder = Decoder(model, observed, form)
@@ -180,12 +185,12 @@ def _first_that_agrees(
                 first = as_taken(model, of, of.tokens)
                 programs[name] = exported(model, decoder, (first, torch.tensor([0])), shapes)
         except StepwellError as refusal:
-            refusals.append(refusal)
+            refusals.append((form, refusal))
             continue
-        if notes is not None and refusals:
-            notes.append(_why(form, refusals[-1].problems[0].fact))
+        if notes is not None:
+            notes.extend(_choices(form, refusals))
         return programs, form
-    raise refusals[-1]
+    raise refusals[-1][1]
 
 
 def as_taken(model: Any, form: Form, tokens: torch.Tensor) -> torch.Tensor:
@@ -193,11 +198,20 @@ def as_taken(model: Any, form: Form, tokens: torch.Tensor) -> torch.Tensor:
     return tokens if form.takes == "tokens" else model.get_input_embeddings()(tokens)
 
 
-def _why(form: Form, reason: str) -> str:
-    """Describe the choices that differ from the defaults."""
-    attention = {"custom": "ExecuTorch's attention", "torch": "the model's own attention"}
-    length = "any number of tokens" if form.any_length else "a token at a time"
-    return f"{attention[form.attention]}, {length}: {reason}"
+def _choices(form: Form, refusals: Sequence[tuple[Form, StepwellError]]) -> Iterator[str]:
+    """Describe the choices that differ from the first attempt, each with its reason."""
+    said = {
+        "any_length": {True: "any number of tokens", False: "a token at a time"},
+        "attention": {"custom": "ExecuTorch's attention", "torch": "the model's own attention"},
+        "gives_mask": {True: "a mask that hides nothing"},
+    }
+    for key, names in said.items():
+        chosen = getattr(form, key)
+        reason = next(
+            (error for other, error in reversed(refusals) if getattr(other, key) != chosen), None
+        )
+        if reason is not None and chosen != getattr(refusals[0][0], key):
+            yield f"{names[chosen]}: {reason.problems[0].fact}"
 
 
 @contextmanager
@@ -220,6 +234,15 @@ def _make_experts_exportable(model: Any) -> None:
     """Replace the default experts, whose group sizes depend on values and cannot be exported."""
     if getattr(model.config, "_experts_implementation", None) is not None:
         model.set_experts_implementation("batched_mm")
+
+
+def _refuse_what_takes_one(model: Any, observed: Observed) -> None:
+    lacks = what_takes_one(model) if observed.is_recurrent else None
+    if lacks is not None:
+        raise StepwellError(
+            f"{_kind(model)} takes one token at a time: it has {lacks}",
+            help="use any_length=False (--one-token), or the method decode",
+        )
 
 
 def _refuse_what_custom_attention_lacks(model: Any, observed: Observed) -> None:
@@ -271,10 +294,16 @@ def _compare(model: Any, decoder: Decoder) -> None:
         StepwellError: the results disagree.
     """
     vocabulary, form = model.config.get_text_config().vocab_size, decoder.form
-    count = min(8, form.context)
+    if not form.any_length:
+        ends = tuple(range(1, min(8, form.context) + 1))
+    elif decoder.is_recurrent:  # Calls of one token, of some, of a whole chunk, and another one.
+        full = min(form.chunk or 8, form.most)
+        ends = tuple(sorted({min(end, form.context) for end in (1, 4, 4 + full, 9 + full)}))
+    else:
+        ends = (4, min(8, form.context))
+    count = ends[-1]
     tokens = (torch.arange(form.batch * count) * 7 + 3).view(form.batch, count) % vocabulary
     said_to = as_taken(model, form, tokens)
-    ends = (count // 2, count) if form.any_length else tuple(range(1, count + 1))
     parts = list(zip((0, *ends), ends, strict=False))
     used = model.config._attn_implementation
     try:

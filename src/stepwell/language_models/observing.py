@@ -213,8 +213,6 @@ def _run(model: Any, found: Observed, config: Any, batch: int) -> None:
 def _look_at_attention(model: Any, calls: list[AttentionCall]) -> None:
     """Record the arguments of the model's own attention, if it can be replaced."""
     name = own_attention(model)
-    if not getattr(model, "_supports_attention_backend", True):
-        return
 
     def own(module: Any, *arguments: Any, **more: Any) -> Any:
         if name == "sdpa":

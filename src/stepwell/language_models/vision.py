@@ -95,7 +95,7 @@ def export_vision_language(
     told = export_causal_lm(
         model, context=context, attention=attention, takes="embeddings", notes=notes
     )
-    vision, size = model.config.vision_config, told["get_max_seq_len"]
+    vision, size = model.config.vision_config, told["get_max_context_len"]
     channels = getattr(vision, "num_channels", 3)
     seeded = torch.Generator().manual_seed(0)
     image = torch.rand(1, channels, vision.image_size, vision.image_size, generator=seeded)

@@ -68,7 +68,7 @@ def open_model(
         quantize: the name of a quantizer, for a callable's module or a language model.
         language: how to prepare and export a language model: `dtype`, `embedding` and `group` of
             `stepwell.language_models.prepare`; `context`, `attention`, `any_length`, `cache`,
-            `cache_dtype` and `logits` of `export_causal_lm`.
+            `cache_dtype`, `chunk` and `logits` of `export_causal_lm`.
         dynamic: kinds of dynamic dimensions, as for `stepwell.dynamic_shapes`, for a module of a
             callable or of the zoo.
 

@@ -50,6 +50,12 @@ def add_language(parser: argparse.ArgumentParser) -> None:
         help="inside the program (the default), or as inputs and outputs",
     )
     add("--one-token", **FLAG, help="one token at a time, instead of any number")
+    add(
+        "--chunk",
+        type=int,
+        metavar="TOKENS",
+        help="the most tokens of a call (the context; 64 for delta rules and state spaces)",
+    )
     add("--logits", choices=("last", "all"), help="tokens to return logits for (last)")
     add(
         "--dtype",

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the language-model options (`add_language`) that were set."""
-    names = "context attention cache cache_dtype logits dtype embedding group batch methods".split()
+    names = (
+        "context attention cache cache_dtype chunk logits dtype embedding group batch methods"
+    ).split()
     said = {name: getattr(arguments, name) for name in names}
     values: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     return values | ({"any_length": False} if arguments.one_token else {})
