@@ -159,6 +159,11 @@ def least_of(size: Dim, near: Operation | SSAValue) -> int:
     return size if isinstance(size, int) else interval(size, ranges_around(near))[0] or 0
 
 
+def most_of(size: Dim, near: Operation | SSAValue) -> int | None:
+    """Return the upper bound of a size from the ranges of the enclosing method; None if unknown."""
+    return size if isinstance(size, int) else interval(size, ranges_around(near))[1]
+
+
 def _range_text(name: str, low: int, high: int | None) -> str:
     """Format a range: `2 <= s77 <= 16`, or `2 <= s77` if it has no upper bound."""
     return f"{low} <= {name}" + ("" if high is None else f" <= {high}")

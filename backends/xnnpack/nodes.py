@@ -5,7 +5,7 @@ Besides the fields handled here, a node's record holds the ids of its inputs and
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from stepwell.dialects.xnnpack import (
     CONCATENATES,
@@ -116,6 +116,24 @@ class _Same:
         return {self.name: node[self.name]}
 
 
+class _SliceSizes:
+    """The sizes of a slice. XNNPACK shortens a slice that would end after its axis, but takes 0 for
+    the whole axis only at offset 0: a slice to the end has the greatest size.
+    """
+
+    name: ClassVar[str] = "sizes"
+    GREATEST: ClassVar[int] = 2**32 - 1
+
+    def write(self, op: XnnpackOp) -> dict[str, Any]:
+        """Return the node's sizes."""
+        pairs = zip(op.ints("offsets"), op.ints("sizes"), strict=True)
+        return {"sizes": [size or (self.GREATEST if offset else 0) for offset, size in pairs]}
+
+    def read(self, node: dict[str, Any]) -> dict[str, Any]:
+        """Return the op's sizes, with 0 for the rest of an axis."""
+        return {"sizes": [0 if size == self.GREATEST else size for size in node["sizes"]]}
+
+
 _KERNEL = ("kernel_height", "kernel_width")
 _ADJUSTMENT = ("adjustment_height", "adjustment_width")
 _PADDING = _Spread("padding", tuple(f"padding_{s}" for s in ("top", "right", "bottom", "left")), 0)
@@ -124,7 +142,7 @@ _SUBSAMPLING = _Spread("stride", ("subsampling_height", "subsampling_width"), 1)
 _CONVOLUTION = (_PADDING, _SUBSAMPLING, _DILATION)
 _WINDOW = (_PADDING, _Spread("kernel", ("pooling_height", "pooling_width"), None))
 _POOLING = (*_WINDOW, _Spread("stride", ("stride_height", "stride_width"), 1))
-_FIELDS: dict[type[XnnpackOp], tuple[_Spread | _Same, ...]] = {
+_FIELDS: dict[type[XnnpackOp], tuple[_Spread | _Same | _SliceSizes, ...]] = {
     Convolution2d: _CONVOLUTION,
     DepthwiseConvolution2d: _CONVOLUTION,
     Deconvolution2d: (*_CONVOLUTION, _Spread("adjustment", _ADJUSTMENT, 0)),
@@ -136,7 +154,7 @@ _FIELDS: dict[type[XnnpackOp], tuple[_Spread | _Same, ...]] = {
     ELU: (_Same("alpha", 1.0),),
     StaticReshape: (_Same("new_shape"),),
     StaticTranspose: (_Same("perm"),),
-    StaticSlice: (_Same("offsets"), _Same("sizes")),
+    StaticSlice: (_Same("offsets"), _SliceSizes()),
     StaticConstantPad: (_Same("pre_paddings"), _Same("post_paddings"), _Same("padding_value", 0.0)),
     StaticResizeBilinear2d: (_Spread("new_size", ("new_height", "new_width"), None),),
 }

@@ -77,7 +77,7 @@ class StaticTranspose(_Movement):
 
 @node
 class StaticSlice(_Movement):
-    """Slice: `sizes[i]` elements of axis i from `offsets[i]` on; 0 at offset 0: the whole axis."""
+    """Slice: `sizes[i]` elements of axis i from `offsets[i]` on; 0: all elements from there on."""
 
     name = "xnnpack.static_slice"
     FAMILY: ClassVar[Family | None] = "part"
@@ -94,9 +94,7 @@ class StaticSlice(_Movement):
         ):
             if offset < 0 or size < 0:
                 raise VerifyException(f"axis {axis}: a slice must begin and end inside the tensor")
-            if size == 0 and offset:
-                raise VerifyException(f"axis {axis}: only a slice from 0 on may have size 0")
-            if isinstance(dim, int) and offset + size > dim:
+            if isinstance(dim, int) and offset + max(size, 1) > dim:
                 raise VerifyException(f"axis {axis}: {offset}+{size} exceeds its size, {dim}")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:

@@ -41,7 +41,7 @@ from stepwell.dialects.xnnpack.spatial import (
 from stepwell.ir.declared.inference import infers
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.sizes.size import UNKNOWN, Size
+from stepwell.ir.sizes.size import UNKNOWN, Size, settled
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 
 Shape = tuple[Dim, ...]
@@ -272,11 +272,7 @@ def _slice(op: Operation) -> Sequence[Attribute]:
         raise StepwellError("offsets and sizes must have a number for each dimension")
     result: list[Dim | None] = []
     for dim, offset, size in zip(shape, offsets, sizes, strict=True):
-        if size == 0 and offset:
-            raise StepwellError(
-                "only a slice from 0 on may have size 0, which selects the whole axis"
-            )
-        result.append(size or dim)
+        result.append(size or settled(Size.of(dim) - offset))
     return _made(op, result)
 
 

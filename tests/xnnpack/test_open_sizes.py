@@ -21,6 +21,7 @@ from torch.nn import functional as F
 import stepwell
 
 BATCH, LENGTH = {0: Dim("b", min=1, max=8)}, {1: Dim("l", min=4, max=24)}
+ANY_LENGTH = {1: Dim("l", min=1, max=1500)}
 SAMPLES = {2: Dim("l", min=4, max=32)}
 IMAGE = {2: Dim("h", min=6, max=24), 3: Dim("w", min=6, max=24)}
 ALL, BATCH_ROWS, BATCH_LINES = BATCH | IMAGE, BATCH | LENGTH, BATCH | SAMPLES
@@ -115,6 +116,8 @@ WHOLE: dict[str, Case] = {
     "inner axes": (lambda x: x.mean((1, 2), keepdim=True), PICTURE, BATCH | {3: IMAGE[3]}),
     "sum over channels": (lambda x: x.sum(1, keepdim=True), PICTURE, ALL),
     "greatest of channels": (lambda x: x.amax(-1), ROWS, BATCH_ROWS),
+    "means by a size": (lambda x: (x.sum(1) / x.shape[1]).tanh(), ROWS, LENGTH),
+    "rounded": (lambda x: (x.tanh() * 7).round().exp(), ROWS, BATCH_ROWS),
     "log softmax": (lambda x: x.log_softmax(-1), ROWS, LENGTH),
     "windows over the edge": (lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), PICTURE, HINTED),
     "padded windows over it": (lambda x: F.max_pool2d(x, 3, 2, 1, 1, True), PICTURE, HINTED),
@@ -213,6 +216,24 @@ MOVED: dict[str, tuple[Model, tuple[int, ...], dict[int, Any], str]] = {
         (2, 3, 16, 12),
         {2: 2 * Dim("height", min=2, max=12), 3: 2 * Dim("width", min=2, max=12)}, "torch",
     ),
+    "greatest of tokens": (
+        lambda x: x - x.sin().amax((1, 2), keepdim=True), ROWS, ANY_LENGTH, BORDER,
+    ),
+    "least of tokens": (lambda x: x.sin().amin(1), ROWS, ANY_LENGTH, BORDER),
+    "greatest of a row": (lambda x: x[:, :, 0].sin().amax(1), ROWS, ANY_LENGTH, BORDER),
+    "running sums": (lambda x: x.cumsum(1).tanh(), ROWS, ANY_LENGTH, BORDER),
+    "running sums of exponentials": (
+        lambda x: x.logcumsumexp(1).tanh(), ROWS, ANY_LENGTH, BORDER,
+    ),
+    "shifted by concatenation": (
+        lambda x: torch.cat([(y := x.sin())[:, 2:], y[:, :2]], 1).cos(), ROWS, LENGTH, "torch",
+    ),
+    "rows without their ends": (
+        lambda x: (y := x.sin())[:, 1 : y.shape[1] - 1].mT.cos(), ROWS, LENGTH, "torch",
+    ),
+    "rows of any batch without the last": (
+        lambda x: x.sin()[:, :-2].cos(), ROWS, BATCH_ROWS, "torch",
+    ),
     "causal convolutions": (
         Function(wave, *(nn.Conv1d(6, 12, 2, dilation=2**i) for i in range(3))),
         (2, 6, 16), {2: Dim("length", min=8, max=40)}, "torch",
@@ -297,12 +318,15 @@ PARTLY: dict[str, tuple[Model, dict[int, Any], int, set[str]]] = {
     "a sum of all halves": (lambda x: x.half().sum().float(), LENGTH, 2, SIZED | {"sym.mul"}),
     "the last row": (Tail(slice(-1, None)), LENGTH, 1, {"aten.slice.Tensor"}),
     "the last rows": (Tail(slice(-3, None)), LENGTH, 1, {"aten.slice.Tensor"}),
-    "all but the ends": (Tail(slice(1, -1)), LENGTH, 1, {"aten.slice.Tensor"}),
+    "all but the ends": (Tail(slice(1, -1)), LENGTH, 1, set()),
     "of the last three the second": (
         Tail(slice(-3, None), slice(-2, -1)), LENGTH, 1, {"aten.slice.Tensor"},
     ),
     "all are read, and nothing is gained ahead": (
-        Tail(slice(1, None), slice(None, -1)), LENGTH, 2, {"aten.slice.Tensor"},
+        Tail(slice(1, None), slice(None, -1)), LENGTH, 1, set(),
+    ),
+    "greatest tokens, or NaN": (
+        lambda x: x - x.sin().amax((1, 2), keepdim=True), LENGTH, 1, SIZED | {"sym.mul"},
     ),
 }  # fmt: skip
 

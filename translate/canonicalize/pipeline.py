@@ -114,6 +114,7 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     step(products.conv_to_convolution),
     step(products.normalize_reduction),
     step(statistics.variance_to_means),
+    step(statistics.divided_sum_to_mean),
     *(rule() for rule in norms.RULES),
     *norm_parts.RULES.named("rms-norm-to-means", "plain-rms-norm-to-means"),
     step(promotions.widen_mixed_norm),

@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import aten
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.sizes.size import Dim, Size, settled
-from stepwell.ir.types import dims
+from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
+from stepwell.ir.types import IntType, dims
 from stepwell.translate.decompositions.values import (
     Value,
     cat,
@@ -98,6 +98,8 @@ def _narrowed(op: Any, size: Dim) -> tuple[int, int, int]:
 
 def _ranged(op: Any, size: Dim) -> tuple[int, int, int]:
     start, stop, step = op.arg("start"), op.arg("end"), op.arg("step")
+    if isinstance(stop, SSAValue):
+        stop = _counted_from_end(op, stop, size)
     if any(isinstance(bound, SSAValue) for bound in (start, stop, step)):
         refuse("the bounds are known only at run time")
     start = 0 if start is None else start
@@ -106,6 +108,19 @@ def _ranged(op: Any, size: Dim) -> tuple[int, int, int]:
         start = range(size)[start:stop:step].start
         stop = max(start, slice(None, stop).indices(size)[1])
     return start, stop, step
+
+
+def _counted_from_end(op: Any, stop: SSAValue, size: Dim) -> Any:
+    """Return the end of a slice as a number, if it is a fixed number of rows before the axis's.
+
+    The result's size shows that the end neither becomes negative nor is before the start.
+    """
+    start, end = op.arg("start") or 0, stop.type.size if isinstance(stop.type, IntType) else UNKNOWN
+    cut = (Size.of(size) - end).number
+    if cut is None or cut < 0 or not isinstance(start, int) or op.arg("step") not in (None, 1):
+        return stop
+    is_between = settled(Size.of(end) - start) == dims(op.results[0].type)[op.arg("dim") or 0]
+    return (-cut or TO_THE_END) if is_between else stop
 
 
 @lowers(*SELECTIONS, to="aten", sample=("4x6xf32", 1, -1))

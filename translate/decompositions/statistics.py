@@ -7,12 +7,14 @@ from math import prod
 from typing import Any
 
 import torch
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, f64, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Size, settled
+from stepwell.ir.types import IntType
 from stepwell.translate.decompositions.values import Value, needs_static
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import interval
@@ -65,6 +67,35 @@ def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, .
         made.view(*Value(old, x.b).shape) if old.uses else None
         for old, made in zip(op.results, (value, average), strict=False)
     )
+
+
+@lowers(
+    "aten.div.Scalar",
+    to="aten",
+    bound=roundings("the mean may be summed in another order"),
+    unless=lambda op: not isinstance(op.arg("other"), SSAValue),
+    sample="""
+    %n = aten.sym_size.int(%x, 1) : (tensor<2x?x3xf32, #stepwell.shape<[2, "s", 3]>>) -> !stepwell.int<"s">
+    %s = aten.sum.dim_IntList(%x, [1], true) : (tensor<2x?x3xf32, #stepwell.shape<[2, "s", 3]>>) -> tensor<2x1x3xf32>
+    %y = aten.div.Scalar(%s, %n) : (tensor<2x1x3xf32>, !stepwell.int<"s">) -> tensor<2x1x3xf32>
+    """,
+)
+def divided_sum_to_mean(x: Value, count: Any, *, out: Out) -> Value | None:
+    """Rewrite a sum that is divided by the number of its elements as a mean."""
+    views = [x.ssa] if x.ssa.has_one_use() else []
+    if views and isinstance(x.owner, aten.ViewDefault):
+        views.append(x.owner.operands[0])
+    added = views[-1].owner if views else None
+    if not isinstance(added, aten.SumDimIntList) or not views[-1].has_one_use():
+        return None
+    source = Value(added.operands[0], x.b)
+    over = axes(added.arg("dim") or range(source.rank), source.rank)
+    number = count.type.size if isinstance(count.type, IntType) else None
+    if Size.of(prod(source.shape[at] for at in over)) != number:
+        refuse("the divisor is not the number of the elements that are summed")
+    if source.dtype not in (f32, f64) or added.arg("dtype") is not None:
+        refuse("torch rounds the sum of this dtype before it divides")
+    return source.reduce(aten.MeanDim, over).view(*out.shape)
 
 
 def correction_of(op: Any) -> float:

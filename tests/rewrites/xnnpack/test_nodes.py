@@ -281,7 +281,7 @@ lower-greatest: rows are folded or stood upright -> aten.view.default, xnnpack.m
     %y = aten.amax.default(%x: f32[3, 11], [1])
 lower-greatest: 2x4-i32-float32 or float16 -> refused: float32 or float16
     %y = aten.amax.default(%x: i32[2, 4], [0])
-lower-greatest: what no pooling takes -> refused: no node
+lower-greatest: what no pooling takes -> refused: no upper bound
     %y = aten.amax.default(%x: f32[n, 4], [0])
 """)
 

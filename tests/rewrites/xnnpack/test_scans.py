@@ -45,7 +45,7 @@ cumsum-to-additions: what is no short sum of singles -> refused: rounds once
     %y = aten.cumsum.default(%x: f16[2, 3], -1)
 cumsum-to-additions: what is no short sum of singles -> refused: 13 additions
     %y = aten.cumsum.default(%x: f32[2, 5000], -1)
-cumsum-to-additions: what is no short sum of singles -> refused: symbolic
+cumsum-to-additions: what is no short sum of singles -> refused: no upper bound
     %y = aten.cumsum.default(%x: f32[2, s], -1)
 cumsum-to-additions: what is no short sum of singles -> refused: not int64
     %y = aten.cumsum.default(%x: i64[2, 3], -1)

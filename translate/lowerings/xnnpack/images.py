@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
@@ -21,14 +22,18 @@ from stepwell.ir.declared.numerics import FLUSHED, Deviation
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
-from stepwell.ir.sizes.size import Size
-from stepwell.ir.types import dims
+from stepwell.ir.sizes.size import Size, settled
+from stepwell.ir.types import dims, tensor
 from stepwell.translate.decompositions.values import Value, no_refusal
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import node
 from stepwell.translate.range_analysis import is_finite, is_summable
-from stepwell.translate.rewrites.building import static_dims
-from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty, not_for_xnnpack
+from stepwell.translate.rewrites.building import is_open_once, static_dims
+from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    may_be_empty,
+    may_cut_all,
+    not_for_xnnpack,
+)
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     concatenate,
     reshape,
@@ -280,6 +285,68 @@ def _spread(x: Value, filter_: torch.Tensor, result: Attribute, op: Any, b: Rewr
         adjustment=(0, 0),
     )
     return Value(to_nchw(b, y.ssa, result), b)
+
+
+@lowers(
+    "aten.slice.Tensor",
+    to="xnnpack",
+    bound=EXACT,
+    unless=lambda op: _cropped(op) is None,
+    name="lower-crop",
+    sample="""
+        %z = aten.sigmoid.default(%x) : (tensor<2x?x3xf32, #stepwell.shape<[2, "s", 3]>>) -> tensor<2x?x3xf32, #stepwell.shape<[2, "s", 3]>>
+        %y = aten.slice.Tensor(%z, 1, 1, -2, 1) : (tensor<2x?x3xf32, #stepwell.shape<[2, "s", 3]>>) -> tensor<2x?x3xf32, #stepwell.shape<[2, "s - 3", 3]>>
+    """,
+)
+def crop(x: Value, dim: int, *, op: Any, out: Out, b: Rewriter) -> Value:
+    """Lower a slice that drops rows from the end of a dynamic axis: a transposed convolution of
+    single pixels, of which padding takes rows away. Each number is one product with 1, plus −0.
+    """
+    found = _cropped(op)
+    assert found is not None
+    if x.dtype != f32:
+        refuse("XNNPACK has transposed convolutions only in float32")
+    if isinstance(x.owner, Block):
+        refuse("a kernel crops an input before the delegate")
+    at, shape = dim % x.rank, x.shape
+    no_refusal(may_cut_all(op, out.shape[at]))
+    if is_open_once(shape):
+        image = (settled(prod(shape[:at])), shape[at], settled(prod(shape[at + 1 :])), 1)
+    elif x.rank == 3 and at:
+        image = (*shape, 1)
+    else:
+        refuse("several sizes are symbolic")
+    row = 1 if is_open_once(shape) else at
+    cut = (found[0], 0, found[1], 0) if row == 1 else (0, found[1], 0, found[0])
+    made = list(image)
+    made[row] = out.shape[at]
+    one, nothing = torch.ones(1, 1, 1, 1), torch.full((1,), -0.0)
+    fields = {"stride": (1, 1), "padding": cut, "dilation": (1, 1), "adjustment": (0, 0)}
+    y = node(
+        b,
+        xnnpack.Deconvolution2d,
+        x.view(*image).ssa,
+        b.constant(one, "one"),
+        b.constant(nothing, "nothing"),
+        result=tensor(made, f32),
+        groups=1,
+        **fields,
+    )
+    return y.view(*out.shape)
+
+
+def _cropped(op: Any) -> tuple[int, int] | None:
+    """Return the numbers of rows that a slice drops at the start and at the end of a dynamic axis,
+    if it drops some at the end.
+    """
+    start, end = op.arg("start") or 0, op.arg("end")
+    if not (isinstance(start, int) and isinstance(end, int) and op.arg("step") == 1):
+        return None
+    at, shape = op.arg("dim"), dims(op.operands[0].type)
+    if start < 0 or end >= 0 or not isinstance(shape[at], Size):
+        return None
+    is_exact = shape[at] - start + end == dims(op.results[0].type)[at]
+    return (start, -end) if is_exact else None
 
 
 def _beside_itself(rw: Rewriter, value: SSAValue, shape: tuple[int, ...], factor: int) -> SSAValue:

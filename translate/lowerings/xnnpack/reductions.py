@@ -26,8 +26,9 @@ from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.signature import most_of
 from stepwell.ir.sizes.size import Dim, Size, settled
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, tensor
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
@@ -208,16 +209,22 @@ def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) 
     """
     shape = list(x.shape)
     reduced = axes(dim or range(x.rank), x.rank)
-    if _symbols([shape[at] for at in reduced]):
-        refuse("XNNPACK has no node for an extremum along an axis of symbolic size")
-    if _symbols(shape) == 1 and any(_symbols(shape[end:]) for _, end in runs_of(reduced)):
+    open_ = [at for at in reduced if isinstance(shape[at], Size)]
+    if (
+        not open_
+        and _symbols(shape) == 1
+        and any(_symbols(shape[end:]) for _, end in runs_of(reduced))
+    ):
         order = [*(at for at in range(x.rank) if at not in reduced), *sorted(reduced)]
         x, shape = x.permute(order), [shape[at] for at in order]
         reduced = tuple(range(x.rank - len(reduced), x.rank))
+    value = x.call(aten.NegDefault) if form else x
+    for at in open_:
+        value = _greatest_along(value, at, op)
+        shape[at] = 1
     for first, end in runs_of(reduced):
         if _symbols(shape) > 1 and (end < x.rank or first > 2):
             refuse("axes of symbolic size are adjacent to a reduced axis")
-    value = x.call(aten.NegDefault) if form else x
     for first, end in runs_of(reduced):
         count = _count(shape[first:end])
         if count > 1:
@@ -254,10 +261,42 @@ def _greatest(value: Value, leading: list[Dim], count: int, behind: int) -> Valu
     return _windows_pooled(value.view(rows, count, 1, behind), count)
 
 
-def _windows_pooled(image: Value, height: int, width: int = 1) -> Value:
+WINDOW = 32
+"""The most rows of a dynamic axis that are pooled at once."""
+
+
+def _greatest_along(value: Value, at: int, op: Any) -> Value:
+    """Return the maximum along an axis of dynamic size, kept with size 1.
+
+    Windows are pooled, then windows of the results, until the greatest size makes a single window.
+    Windows may extend past the end, where a pool ignores what is missing.
+    """
+    shape = value.shape
+    size, most = shape[at], most_of(shape[at], op)
+    if most is None:
+        refuse("the size of the axis has no upper bound, which the number of windows depends on")
+    if _symbols(shape) > 1:
+        refuse("another size is symbolic beside that of the axis")
+    before, behind = _count(shape[:at]), _count(shape[at + 1 :])
+    if behind == 1:  # Pools compute the last axis at once.
+        image = value.view(before, size).permute([1, 0]).view(1, size, 1, before)
+    else:
+        image = value.view(before, size, 1, behind)
+    while most > 1:
+        height = min(most, WINDOW)
+        most = -(-most // height)
+        size = 1 if most == 1 else settled((Size.of(size) + (height - 1)) // height)
+        made = tensor((image.shape[0], size, 1, image.shape[3]), value.dtype)
+        image = _windows_pooled(image, height, past=height - 1, result=made)
+    return image.view(*shape[:at], 1, *shape[at + 1 :])
+
+
+def _windows_pooled(
+    image: Value, height: int, width: int = 1, past: int = 0, **result: Any
+) -> Value:
     windows = {"kernel": (height, width), "stride": (height, width)}
-    fields = {**windows, "padding": (0, 0, 0, 0), "dilation": (1, 1)}
-    return node(image.b, xnnpack.MaxPooling2d, image.ssa, **fields)
+    fields = {**windows, "padding": (0, 0, past, 0), "dilation": (1, 1)}
+    return node(image.b, xnnpack.MaxPooling2d, image.ssa, **fields, **result)
 
 
 RULES = lowerings_of(__name__)

@@ -90,13 +90,21 @@ class _Settling(Pinning):
 
 
 def _has_settled_sizes(func: FuncOp) -> bool:
+    """Whether a size is the same in all calls, or a number is written as arithmetic on sizes."""
     ranges = get_signature(func).ranges
     return any(
-        isinstance(size, Size) and settled_within(size, ranges) != size
+        (isinstance(op, SymOp) and not _is_dynamic(result.type))
+        or any(
+            isinstance(size, Size) and settled_within(size, ranges) != size
+            for size in _sizes(result.type)
+        )
         for op in walk(func)
         for result in op.results
-        for size in _sizes(result.type)
     )
+
+
+def _is_dynamic(type_: Attribute) -> bool:
+    return not isinstance(type_, IntType) or isinstance(type_.size, Size)
 
 
 def _sizes(type_: Attribute) -> Sequence[Dim]:

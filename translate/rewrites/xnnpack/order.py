@@ -22,6 +22,7 @@ from stepwell.translate.lowerings.xnnpack import quantized_layers as xnnpack_qua
 from stepwell.translate.lowerings.xnnpack import quantized_nodes as xnnpack_quantized_nodes
 from stepwell.translate.lowerings.xnnpack import reductions as xnnpack_reductions
 from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
+from stepwell.translate.lowerings.xnnpack import rounding as xnnpack_rounding
 from stepwell.translate.rewrites.attention.add_mask_to_scores import add_mask_to_scores
 from stepwell.translate.rewrites.attention.attend_from_image import attend_from_image
 from stepwell.translate.rewrites.attention.limit_by_mask import limit_by_mask
@@ -89,8 +90,10 @@ TO_XNNPACK = (
     step(pools.average_by_convolution),
     step(xnnpack_images.nearest_resize),
     step(xnnpack_images.pixel_shuffle),
+    step(xnnpack_images.crop),
     step(xnnpack_reductions.reduction),
     step(xnnpack_reductions.greatest),
+    step(xnnpack_rounding.rounded),
     *(rule() for rule in lower_elementwise.RULES),
     *(rule() for rule in lower_clamp.RULES),
     *(rule() for rule in lower_shape.RULES),

@@ -14,8 +14,9 @@ from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, dtype_name, f16, f32, is_float
 from stepwell.ir.identity_cache import once_each
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.signature import least_of
+from stepwell.ir.signature import least_of, ranges_around
 from stepwell.ir.sizes.size import UNKNOWN, Size, is_of_data
+from stepwell.ir.sizes.size_ranges import interval
 from stepwell.ir.types import Dim, IntType, dims, element
 
 MAX_SIZE = 2**31 - 1
@@ -80,6 +81,14 @@ def may_be_empty(near: Operation | SSAValue, sizes: Iterable[Dim]) -> Refusal | 
                 f"the data-dependent size {size} may be 0, for which XNNPACK fails; a torch._check in the model excludes this"
             )
     return None
+
+
+def may_cut_all(near: Operation, size: Dim) -> Refusal | None:
+    """Refuse a slice of a dynamic axis that keeps no row of its least size."""
+    least = None if isinstance(size, int) else interval(size, ranges_around(near))[0]
+    if least is None or least > 0:
+        return None
+    return Refusal(f"no row is left where {size} is {least}, for which XNNPACK fails")
 
 
 def not_static(value: SSAValue) -> Refusal | None:

@@ -86,10 +86,11 @@ from stepwell.ir.dtypes import f16, f32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, dims, element, tensor
-from stepwell.translate.rewrites.building import axis
+from stepwell.translate.rewrites.building import TO_THE_END, axis
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     MOVED,
+    may_cut_all,
     moves_among_integers,
     not_floats,
     not_for_xnnpack,
@@ -133,6 +134,7 @@ def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
     """Return the axis and the begin of a slice that a node can compute.
 
     The result's size along a dynamic axis is static only if the slice is within the smallest size.
+    A slice to the end of a dynamic axis must keep a row of the smallest.
     """
     bounds = static_bounds(op)
     if bounds is not None:
@@ -141,7 +143,11 @@ def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
     at = axis(op.arg("dim"), len(dims(op.results[0].type)))
     if not (isinstance(start, int) and isinstance(stop, int) and op.arg("step") == 1):
         return None
-    is_whole = 0 <= start < stop and dims(op.results[0].type)[at] == stop - start
+    size, whole = dims(op.results[0].type)[at], Size.of(dims(op.operands[0].type)[at])
+    if stop >= TO_THE_END and start > 0:
+        is_whole = whole - start == size and may_cut_all(op, size) is None
+    else:
+        is_whole = 0 <= start < stop and size == stop - start
     return (at, start) if is_whole else None
 
 
