@@ -76,6 +76,7 @@ OF_KIND: dict[str, dict[str, Any]] = {
         "linear_key_head_dim": 16,
         "linear_value_head_dim": 16,
     },
+    "Mamba": {"state_size": 8, "num_hidden_layers": 1},
     "KimiLinear": {  # A decay for each channel of keys.
         "num_key_value_heads": 4,
         "kv_lora_rank": 32,
@@ -141,6 +142,7 @@ def test_a_conversation_in_parts_is_what_the_model_says_at_once(
         ("Qwen3_5Text", "custom"),
         pytest.param("KimiLinear", "torch", marks=pytest.mark.slow),
         pytest.param("Mamba2", "torch", marks=pytest.mark.slow),
+        ("Mamba", "torch"),
         ("FalconH1", "custom"),
     ],
 )
@@ -225,9 +227,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         CUSTOM,
         "which differs from the cache's",
     ),
-    "any number of tokens for a recurrence": (
-        "Mamba",
-        {"state_size": 8},
+    "any number of tokens for a recurrence of another form": (
+        "RecurrentGemma",
+        {"block_types": ["recurrent", "attention"]},
         {"any_length": True},
         "takes one token at a time",
     ),
@@ -296,7 +298,7 @@ def test_a_position_outside_the_cache_is_an_error_and_nothing_is_written(attenti
 
 def test_a_conversation_of_a_recurrence_begins_anew_at_position_zero():
     model, tokens = model_of("Mamba2", **OF_KIND["Mamba2"]), torch.randint(0, 96, (1, 2))
-    session = session_of(model)
+    session = session_of(model, any_length=False)
     first = session.run(tokens[:, :1].contiguous(), torch.tensor([0]))[0]
     session.run(tokens[:, 1:].contiguous(), torch.tensor([1]))
     assert torch.equal(session.run(tokens[:, :1].contiguous(), torch.tensor([0]))[0], first)
@@ -398,8 +400,8 @@ def test_methods_share_a_state_and_verify_says_what_each_token_says(attention: A
     assert "forward" not in methods
 
 
-def test_methods_of_a_selective_scan_take_a_token():
-    model = model_of("Mamba", state_size=8)
+def test_methods_of_a_recurrence_of_another_form_take_a_token():
+    model = model_of("RecurrentGemma", **OF_KIND["RecurrentGemma"])
     with pytest.raises(StepwellError, match="takes one token at a time"):
         export_causal_lm(model, context=32, methods=("decode", "verify"))
     assert "decode" in export_causal_lm(model, context=32, methods=("decode",))

@@ -62,14 +62,38 @@ def state_space(n: int, decay: float) -> tuple[Any, Any, tuple[Any, ...], dict[s
     return chunks, chunks, given, how
 
 
+def selective(n: int, decay: float) -> tuple[Any, Any, tuple[Any, ...], dict[str, Any]]:
+    """One by one: the function for a token, which writes the state."""
+    x, steps, z = torch.randn(3, BATCH, HEADS, n)
+    pairs = torch.randn(2, BATCH, KEYS, n)
+    decays, D, bias = -decay * torch.rand(HEADS, KEYS), torch.randn(HEADS), torch.randn(HEADS)
+    mamba, state = module("mamba"), STATE.clone()
+
+    def recurrent(*_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        made = [
+            mamba.mamba_selective_state_update(
+                state, *(of[..., at] for of in (x, steps)), decays,
+                *(of[..., at] for of in pairs), D, z=z[..., at], dt_bias=bias, dt_softplus=True,
+            )
+            for at in range(n)
+        ]  # fmt: skip
+        return torch.stack(made, -1), state
+
+    how = {"D": D, "z": z, "delta_bias": bias, "delta_softplus": True}
+    return mamba.mamba_selective_scan, recurrent, (x, steps, decays, *pairs), how
+
+
+STATE = torch.randn(BATCH, HEADS, KEYS, generator=torch.Generator().manual_seed(0))
+
+
 @pytest.mark.parametrize("decay", [0.05, 1, 30], ids=["hardly", "as usual", "at once"])
-@pytest.mark.parametrize("kind", [delta_rule, by_channel, state_space])
+@pytest.mark.parametrize("kind", [delta_rule, by_channel, state_space, selective])
 def test_tokens_at_once_are_those_one_by_one(kind: Any, decay: float):
     torch.manual_seed(0)
-    masks = recurrences.squares(CHUNK)
+    call = recurrences._Call(recurrences.squares(CHUNK), STATE)
     for count in (1, 2, 5, 33, 63, 64):
         replaced, recurrent, given, how = kind(count, decay)
-        at_once = functools.partial(recurrences._AT_ONCE[replaced.__name__], masks)
+        at_once = functools.partial(recurrences._AT_ONCE[replaced.__name__], call)
         for got, want in zip(at_once(*given, **how), recurrent(*given, **how), strict=True):
             assert float((got - want).abs().max()) < 2e-5 * float(want.abs().max())
 
@@ -80,7 +104,7 @@ def test_functions_of_transformers_are_there_again_afterwards():
     before = lfm2.causal_conv1d_fn
     sizes = {"hidden_size": 16, "intermediate_size": 16, "vocab_size": 8, "num_hidden_layers": 1}
     made = model(imported("transformers").Lfm2Config(**sizes, layer_types=["conv"]))
-    with recurrences.at_once(made, None):
+    with recurrences.at_once(made, imported("transformers").DynamicCache(), None):
         assert lfm2.causal_conv1d_fn is not before
     assert lfm2.causal_conv1d_fn is before
     assert not recurrences.has_pairs(made)

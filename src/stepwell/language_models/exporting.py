@@ -16,7 +16,7 @@ from stepwell.language_models.decoder import Decoder, Form, Growing, Logits, Tak
 from stepwell.language_models.metadata import context_of, metadata
 from stepwell.language_models.observing import Observed, loose_tensors, observe, own_attention
 from stepwell.language_models.preparing import DTYPES
-from stepwell.language_models.recurrences import CHUNK, has_pairs, what_takes_one
+from stepwell.language_models.recurrences import CHUNK, are_known, has_pairs
 from stepwell.quantization.quantizers import in_floats
 from stepwell.translate.importer.export_call import export
 
@@ -104,6 +104,8 @@ def export_causal_lm(
             programs = {"forward": _with_caches_given(model, observed, form)}
         else:
             kinds = _attentions(attention, cache_dtype)
+            if len(kinds) > 1 and all(place.is_recurrent for place in observed.states):
+                kinds = ("torch",)  # No layer attends.
             kept = None if cache_dtype is None else DTYPES[cache_dtype]
             attempts = [
                 Form(size, length, kind, logits, gives_mask, takes, batch, kept, chunk)
@@ -237,10 +239,9 @@ def _make_experts_exportable(model: Any) -> None:
 
 
 def _refuse_what_takes_one(model: Any, observed: Observed) -> None:
-    lacks = what_takes_one(model) if observed.is_recurrent else None
-    if lacks is not None:
+    if observed.is_recurrent and not are_known(model):
         raise StepwellError(
-            f"{_kind(model)} takes one token at a time: it has {lacks}",
+            f"{_kind(model)} takes one token at a time: its recurrent layers have no other form",
             help="use any_length=False (--one-token), or the method decode",
         )
 

@@ -3,13 +3,16 @@
 transformers pads a prompt to chunks of 64 tokens and loops over them, which torch cannot export
 with a dynamic length. In a call of a program, the tokens are one chunk of n ≤ `chunk` tokens
 without padding, and the layers continue from their state. While the decoder runs or is exported,
-the functions of this file replace those of the same names in transformers' modules.
+the functions of this file replace those of the same names in transformers' modules. Matrices of
+pairs of tokens replace the loop, except in a selective scan, whose decay differs in each element of
+the state: it stays a loop over tokens, behind products that all tokens share.
 """
 
 import functools
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
+from stepwell.ir.compat.torch.torch_private import scan
 
 activations = OnDemand("transformers.activations")
 
@@ -45,31 +49,37 @@ def squares(chunk: int) -> Tensor:
 
 def has_pairs(model: Any) -> bool:
     """Whether a layer computes with pairs of the tokens of a call, so that a call has few."""
-    return any(name != "causal_conv1d_fn" for _, name in _functions(model))
+    return any(name in _PAIRS for _, name in _functions(model))
 
 
-def what_takes_one(model: Any) -> str | None:
-    """Return the kind of recurrent layers that cannot continue with several tokens, or None."""
-    files = {sys.modules[type(layer).__module__] for layer in model.modules()}
-    if any("mamba_selective_scan" in vars(file) for file in files):
-        return "selective scans, which begin anew where they take several"
-    return None if _functions(model) else "recurrent layers that are not known here"
+def are_known(model: Any) -> bool:
+    """Whether recurrent layers of the model call functions that have another form here."""
+    return bool(_functions(model))
 
 
 @contextmanager
-def at_once(model: Any, masks: Tensor | None) -> Generator[None]:
+def at_once(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
     """Let recurrent layers take several tokens, and continue from their state, in this context.
 
     Args:
-        model: the model, whose cache is initialized.
+        model: the model.
+        cache: its cache, initialized.
         masks: those of `squares` for the greatest number of tokens of a call, if it has pairs.
     """
-    kept = _functions(model)
+    kept, call = _functions(model), _Call(masks)
     for file, name in kept:
-        vars(file)[name] = functools.partial(_AT_ONCE[name], masks)
+        vars(file)[name] = functools.partial(_AT_ONCE[name], call)
+    read = cache.get_recurrent_state
+
+    def remember(*where: Any, **more: Any) -> Tensor:
+        call.state = read(*where, **more)
+        return call.state
+
+    cache.get_recurrent_state = remember
     try:
         yield
     finally:
+        del cache.get_recurrent_state
         for (file, name), function in kept.items():
             vars(file)[name] = function
 
@@ -82,8 +92,18 @@ def _functions(model: Any) -> dict[tuple[ModuleType, str], Any]:
     }
 
 
+@dataclass
+class _Call:
+    """What the functions of a call read."""
+
+    masks: Any
+    """Those of `squares`."""
+    state: Any = None
+    """The recurrent state that a layer read last; selective scans do not get it."""
+
+
 def _convolve(
-    masks: Tensor,
+    call: _Call,
     inputs: Tensor,
     weight: Tensor,
     bias: Any = None,
@@ -98,7 +118,7 @@ def _convolve(
 
 
 def _delta_rule(
-    masks: Tensor,
+    call: _Call,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -114,7 +134,7 @@ def _delta_rule(
     The n differences β (v − kᵀ e^g S) are the solution of a unit lower triangular system.
 
     Args:
-        masks: those of `squares`.
+        call: the masks.
         query, key: `[batch, n, heads of keys, size]`.
         value: `[batch, n, heads, size of values]`.
         g: logarithms of decay, `[batch, n, heads]`, or also per channel of keys, `[…, size]`.
@@ -135,7 +155,7 @@ def _delta_rule(
     if use_qk_l2norm_in_kernel:
         query, key = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (query, key))
     query = query * query.shape[-1] ** -0.5
-    pairs = _Pairs(masks, g)
+    pairs = _Pairs(call.masks, g)
     state, solved = initial_state.float(), pairs.solved(pairs.products(key * beta, key))
     new = solved @ ((value - (key * pairs.since_start) @ state) * beta)
     out = (query * pairs.since_start) @ state + pairs.products(query, key) @ new
@@ -143,8 +163,8 @@ def _delta_rule(
     return out.transpose(1, 2).to(dtype), state
 
 
-def _scan(
-    masks: Tensor,
+def _state_space(
+    call: _Call,
     hidden_states: Tensor,
     dt: Tensor,
     A: Tensor,
@@ -161,7 +181,7 @@ def _scan(
     """Apply Mamba-2's state space to n tokens: S ← e^(A dt) S + dt x Bᵀ, then S C + D x.
 
     Args:
-        masks: those of `squares`.
+        call: the masks.
         hidden_states: x, `[batch, n, heads, size]`.
         dt: steps, `[batch, n, heads]`, before bias, softplus and limits.
         A, D: `[heads]`.
@@ -177,12 +197,70 @@ def _scan(
     x, shared = hidden_states.float(), hidden_states.shape[2] // B.shape[2]
     new = (x * steps[..., None]).transpose(1, 2)
     read, write = (c.float().repeat_interleave(shared, dim=2).transpose(1, 2) for c in (C, B))
-    pairs = _Pairs(masks, (A.float() * steps).transpose(1, 2)[..., None])
+    pairs = _Pairs(call.masks, (A.float() * steps).transpose(1, 2)[..., None])
     state = initial_states.float()
     out = (read * pairs.since_start) @ state.transpose(-1, -2) + pairs.products(read, write) @ new
     state = state * pairs.whole + (new * pairs.to_end).transpose(-1, -2) @ write
     out = out.transpose(1, 2).contiguous()  # Some models view it with other axes.
     return out if D is None else out + x * D[:, None], state
+
+
+def _selective_scan(
+    call: _Call,
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    *,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    delta_softplus: bool = False,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Apply Mamba's state space to n tokens: S ← e^(A dt) S + dt x Bᵀ, then (S C + D x) silu(z).
+
+    Args:
+        call: the state S, `[batch, channels, size of states]`.
+        hidden_states: x, `[batch, channels, n]`.
+        dt: steps, `[batch, channels, n]`, before bias and softplus.
+        A: `[channels, size of states]`.
+        B, C: `[batch, size of states, n]`.
+        D: `[channels]`.
+        z: `[batch, channels, n]`.
+        delta_bias, delta_softplus: what becomes of the steps, in this order.
+
+    Returns:
+        Like `hidden_states`, and the next state.
+    """
+    steps = dt if delta_bias is None else dt + delta_bias.to(dt.dtype)[:, None]
+    steps = functional.softplus(steps) if delta_softplus else steps
+    decay = A.float()
+
+    def step(state: Tensor, token: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        x, dt, write, read = token
+        state = state * (dt[..., None] * decay).exp() + (dt * x)[..., None] * write[:, None]
+        return state.clone(), (state * read[:, None]).sum(-1)
+
+    tokens = tuple(x.float().permute(2, 0, 1) for x in (hidden_states, steps, B, C))
+    state, out = _each(step, call.state.float(), tokens)
+    out = out.permute(1, 2, 0).to(hidden_states.dtype)
+    out = out if D is None else out + hidden_states * D[:, None]
+    return out if z is None else out * functional.silu(z), state
+
+
+def _each(
+    step: Callable[..., Any], state: Tensor, tokens: tuple[Tensor, ...]
+) -> tuple[Any, Tensor]:
+    """Take a step for each token: a loop of the program in an export, and of Python in eager."""
+    if torch.compiler.is_exporting():
+        return scan(step, state, tokens)
+    made: list[Tensor] = []
+    for token in zip(*tokens, strict=True):
+        state, out = step(state, token)
+        made.append(out)
+    return state, torch.stack(made)
 
 
 class _Pairs:
@@ -225,9 +303,9 @@ class _Pairs:
         return found
 
 
-_AT_ONCE = {
-    "causal_conv1d_fn": _convolve,
+_PAIRS = {
     "torch_chunk_gated_delta_rule": _delta_rule,
     "chunk_kimi_delta_attention": _delta_rule,
-    "mamba2_chunk_scan": _scan,
+    "mamba2_chunk_scan": _state_space,
 }
+_AT_ONCE = {"causal_conv1d_fn": _convolve, "mamba_selective_scan": _selective_scan, **_PAIRS}
