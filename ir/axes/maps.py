@@ -33,6 +33,7 @@ from xdsl.ir import Operation
 
 from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.axes.boxes import Box, Range, is_nothing, numbers, whole_of
+from stepwell.ir.sizes.size import UNKNOWN, Size, settled
 from stepwell.ir.types import Dim
 
 Shape = tuple[Dim, ...]
@@ -275,7 +276,11 @@ def _window(link: Along, box: Range, size: Dim, result: Dim) -> Range:
     if size == result and link.is_plain:
         return box
     if range_ is None:
-        return (0, size)
+        is_tail = link.stride == link.reach == 1 and size not in (UNKNOWN, result)
+        if not is_tail or settled(Size.of(result) + link.offset) != size:
+            return (0, size)
+        start, stop = (settled(Size.of(end) + link.offset) for end in box)
+        return start, stop
     if range_[0] == range_[1]:
         return (0, 0)
     ends = [range_[0] * link.stride + link.offset, (range_[1] - 1) * link.stride + link.offset]

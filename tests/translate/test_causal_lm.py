@@ -52,7 +52,7 @@ OF_KIND: dict[str, dict[str, Any]] = {
     "Gemma2": {"head_dim": 16, "sliding_window": 5},
     "Mistral": {"sliding_window": 5, **ONE_LAYER},
     "Mixtral": {"sliding_window": 5, "num_local_experts": 4, **ONE_LAYER},
-    "Lfm2": {"layer_types": ["conv", "full_attention"]},
+    "Lfm2": {"layer_types": ["full_attention", "conv"]},
     "DeepseekV2": {  # Turns its heads by complex numbers.
         "num_key_value_heads": 4,
         "head_dim": 8,

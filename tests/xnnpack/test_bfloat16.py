@@ -73,3 +73,22 @@ def test_a_rounding_that_the_model_asks_for_is_kept() -> None:
     lowered = stepwell.lower(torch.export.export(Rounded(), (x,)), "xnnpack")
     (result,) = stepwell.run_pte(lowered.to_pte(), (x,))
     torch.testing.assert_close(result, Rounded()(x), rtol=0, atol=0)
+
+
+def test_repetition_of_bfloat16_is_left_outside_because_a_node_repeats_by_a_product() -> None:
+    class Repeated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x.repeat_interleave(3, dim=0))
+
+    x = torch.randn(4, 8).bfloat16()
+    rows = torch.export.Dim("rows", min=2, max=64)
+    net = Repeated().bfloat16()
+    exported = torch.export.export(net, (x,), dynamic_shapes=({0: rows},))
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert not lowered.program.context.left_alone
+    (result,) = stepwell.run_pte(lowered.to_pte(), (x,))
+    torch.testing.assert_close(result, net(x), rtol=2**-7, atol=2**-7)

@@ -89,6 +89,7 @@ from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.building import TO_THE_END, axis
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    FLOATS,
     MOVED,
     may_cut_all,
     moves_among_integers,
@@ -110,7 +111,8 @@ def stays_outside(value: SSAValue) -> Refusal | None:
     """Refuse unsupported types, constants only, and values that are read outside delegates."""
     op = cast(SchemaOp, value.owner)
     is_view = isinstance(op, aten.ViewDefault)
-    refusal = not_floats((op.operands[0], value), MOVED) if is_view else not_for_xnnpack(op, MOVED)
+    kinds = FLOATS if isinstance(op, aten.ExpandDefault) else MOVED  # A product repeats.
+    refusal = not_floats((op.operands[0], value), kinds) if is_view else not_for_xnnpack(op, kinds)
     if refusal := refusal or unknown_sizes(op):
         return refusal
     if all(isinstance(operand.owner, WeightOp) for operand in op.operands):
