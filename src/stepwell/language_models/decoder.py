@@ -1,6 +1,5 @@
 """The exported modules: a causal model with internal state, or with caches as arguments."""
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -144,7 +143,7 @@ class Decoder(nn.Module):
             **({"logits_to_keep": 1} if self.form.logits == "last" else {}),
             **({"attention_mask": self.all_seen} if self.form.gives_mask else {}),
         }
-        with at_once(self.model, self.cache, self.pairs) if self.form.any_length else nullcontext():
+        with at_once(self.model, self.cache, self.pairs):
             model = self.model(**accepted(self.model, arguments))
         for place in self.states:
             if place.in_model:

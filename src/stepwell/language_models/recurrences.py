@@ -59,7 +59,7 @@ def are_known(model: Any) -> bool:
 
 @contextmanager
 def at_once(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
-    """Let recurrent layers take several tokens, and continue from their state, in this context.
+    """Let recurrent layers take the tokens of a call, and continue from their state.
 
     Args:
         model: the model.
@@ -67,6 +67,9 @@ def at_once(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
         masks: those of `squares` for the greatest number of tokens of a call, if it has pairs.
     """
     kept, call = _functions(model), _Call(masks)
+    if not kept:
+        yield
+        return
     for file, name in kept:
         vars(file)[name] = functools.partial(_AT_ONCE[name], call)
     read = cache.get_recurrent_state
@@ -268,9 +271,10 @@ class _Pairs:
 
     def __init__(self, masks: Tensor, g: Tensor) -> None:
         """Sum logarithms of decay, `[batch, heads, n, 1 or channels]`."""
-        count, levels = g.shape[2], masks.shape[0] // 2 - 1
+        count = g.shape[2]
+        levels = 0 if isinstance(count, int) and count == 1 else masks.shape[0] // 2 - 1
         self.causal, self.same, *rest = masks[..., :count, :count].unbind()
-        self.halves, self.middles = rest[:levels], rest[levels:]
+        self.halves, self.middles = rest[:levels], rest[len(rest) - levels :]
         self.g, sums = g, self.causal @ g
         self.since_start, self.to_end = sums.exp(), (sums[:, :, -1:] - sums).exp()
         self.whole = sums[:, :, -1:].exp()
@@ -297,15 +301,18 @@ class _Pairs:
         In each level, the inverses of both halves of a block make that of the block, in the order
         of a forward substitution: powers of L, which grow, do not occur.
         """
-        found = self.same - lower * self.halves[0]
-        for half in self.halves[1:]:
-            found = found - found @ (lower * half) @ found
+        found = self.same
+        for level, half in enumerate(self.halves):
+            step = lower * half
+            found = found - (step if level == 0 else found @ step @ found)
         return found
 
 
 _PAIRS = {
     "torch_chunk_gated_delta_rule": _delta_rule,
+    "torch_recurrent_gated_delta_rule": _delta_rule,  # For one token: sums, not products.
     "chunk_kimi_delta_attention": _delta_rule,
+    "recurrent_kimi_delta_attention": _delta_rule,
     "mamba2_chunk_scan": _state_space,
 }
 _AT_ONCE = {"causal_conv1d_fn": _convolve, "mamba_selective_scan": _selective_scan, **_PAIRS}
