@@ -8,6 +8,9 @@ alternations, which is a lower bound for every partition. With `optimize="memory
 weights becomes several delegates, because packing their weights then takes less memory
 (`PartitionXnnpack`).
 
+What kernels read of a stage is left to kernels, too, if it only reshapes or cuts results of kernels,
+or multiplies one by a constant vector: that costs less than a call of a delegate.
+
 Outside delegates a quantized value is represented by its stored integers. The casts that state its
 quantized type (`quant.scast`) are inside the delegates that read or produce it, and nowhere else.
 
@@ -36,7 +39,12 @@ from xdsl.traits import IsTerminator
 
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_element
-from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, XnnpackOp, YieldOp
+from stepwell.dialects.xnnpack import (
+    DelegateOp,
+    DynamicInt8Type,
+    XnnpackOp,
+    YieldOp,
+)
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
@@ -46,6 +54,10 @@ from stepwell.ir.traversal import walk
 from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size
 from stepwell.translate.memory import MEMORY
+from stepwell.translate.rewrites.xnnpack.partitioning.small_stages import (
+    kernels_that_read,
+    leave_to_kernels,
+)
 
 _ALWAYS_FIRST = (WeightOp, StateOp)
 _ALWAYS_LAST = (UpdateOp, MutateInputOp, ReturnOp)
@@ -105,11 +117,9 @@ def partition(block: Block, spares: int | None = None) -> int:
         for b in region.blocks
     )
     wanted = _take_casts_away(block)
-    stages = _stages(block, wanted)
-    members: dict[int, list[Operation]] = {}
-    for op, stage in stages.items():
-        if isinstance(op, XnnpackOp):
-            members.setdefault(stage, []).append(op)
+    stages, members = _members(block, wanted)
+    while any(map(leave_to_kernels, members.values())):
+        stages, members = _members(block, wanted)
     first = [op for op in block.ops if isinstance(op, _ALWAYS_FIRST)]
     last = [op for op in block.ops if _stands_last(op)]
     middle = [op for op in block.ops if op in stages]
@@ -127,6 +137,28 @@ def partition(block: Block, spares: int | None = None) -> int:
             op.detach()
     block.add_ops([*first, *ordered, *last])
     return inner + sum(map(len, delegates.values()))
+
+
+def _members(
+    block: Block, wanted: Wanted
+) -> tuple[dict[Operation, int], dict[int, list[Operation]]]:
+    """Return the stage of each op of a block, and the nodes of each stage.
+
+    A stage that no kernel reads before the next stage is part of that.
+    """
+    stages = _stages(block, wanted)
+    members: dict[int, list[Operation]] = {}
+    for op, stage in stages.items():
+        if isinstance(op, XnnpackOp):
+            members.setdefault(stage, []).append(op)
+    for stage in sorted(members)[:-1]:
+        if not any(
+            stages.get(user) == stage for op in members[stage] for user in kernels_that_read(op)
+        ):
+            moved = members.pop(stage)
+            stages.update(dict.fromkeys(moved, stage + 1))
+            members[stage + 1] = [*moved, *members[stage + 1]]
+    return stages, members
 
 
 @dataclass
