@@ -142,6 +142,30 @@ def test_a_transform_is_torchs(functions: dict[str, Function], shape: tuple[int,
     agree(net, lowered.to_pte(), x)
 
 
+@pytest.mark.parametrize(
+    ("shape", "size", "kernel", "more"),
+    [
+        ((2, 64, 10), (1, 208), (1, 64), {"stride": (1, 16)}),
+        ((2, 64, 10), (1, 172), (1, 64), {"stride": (1, 12)}),
+        ((2, 100, 7), (1, 53), (1, 20), {"stride": 5}),
+        ((2, 27, 36), (6, 6), (3, 3), {"padding": 1}),
+        ((2, 27, 12), (6, 7), (3, 3), {"padding": 1, "stride": 2}),
+        ((36, 16), (6, 7), (3, 4), {}),
+    ],
+)
+def test_windows_that_overlap_are_added_in_the_delegate(
+    shape: tuple[int, ...], size: tuple[int, int], kernel: tuple[int, int], more: Any
+) -> None:
+    class Fold(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.fold(x, size, kernel, **more)
+
+    x = torch.randn(shape)
+    lowered = stepwell.lower(export(Fold(), (x,)), "xnnpack")
+    assert (lowered.report.delegates, lowered.report.outside.total()) == (1, 0)
+    torch.testing.assert_close(lowered.run(x)[0], Fold()(x))
+
+
 def test_no_number_is_made_of_special_points() -> None:
     torch.manual_seed(0)
     net = Net(

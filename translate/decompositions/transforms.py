@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
+from operator import gt
 from typing import Any
 
 import torch
@@ -354,6 +355,43 @@ def _overlapped(frames: Value, hop: int) -> Value:
             parts[-2:] = [parts[-2] + parts[-1]]
     line = parts[0].view(*batch, (count + pieces - 1) * hop)
     return line.slice(at - 1, 0, length + hop * (count - 1))
+
+
+MOST_PIECES = 64
+"""The most pieces into which a step of its stride cuts a window (`fold_to_overlaps`)."""
+
+
+@lowers(
+    "aten.col2im.default",
+    to="aten",
+    phases=("xnnpack/transforms",),
+    unless=lambda op: op.arg("kernel_size") == op.arg("stride") and not any(op.arg("padding")),
+    bound=roundings("the windows are added in another order"),
+    sample=("1x8x9xf32", [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
+)
+def fold_to_overlaps(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
+    """Decompose `fold` of windows that overlap into sums along the width, then along the height."""
+    names = ("output_size", "kernel_size", "dilation", "padding", "stride")
+    size, kernel, dilation, padding, stride = (list(op.arg(name)) for name in names)
+    if x.dtype != f32 or not x.is_static:
+        refuse("the element type is not f32, or a size is symbolic")
+    whole = [n + 2 * p for n, p in zip(size, padding, strict=True)]
+    windows = [(n - k) // s + 1 for n, k, s in zip(whole, kernel, stride, strict=True)]
+    stride = [s if n > 1 else k for n, k, s in zip(windows, kernel, stride, strict=True)]
+    if any(n != 1 for n in dilation) or any(map(gt, stride, kernel)):
+        refuse("the windows have gaps")
+    if max(k / s for k, s in zip(kernel, stride, strict=True)) > MOST_PIECES:
+        refuse(f"the windows overlap in more than {MOST_PIECES} pieces")
+    rows = x.shape[0] * out.shape[1] if x.rank == 3 else out.shape[0]
+    y = x.view(rows, *kernel, *windows).permute([0, 1, 3, 4, 2])
+    y = _overlapped(y, stride[1]).permute([0, 3, 2, 1])
+    y = _overlapped(y, stride[0]).permute([0, 2, 1])
+    missing = [n - y.shape[at + 1] for at, n in enumerate(whole)]
+    if any(missing):
+        y = _padded(y, [0, missing[1], 0, missing[0]])
+    for at, (n, p) in enumerate(zip(size, padding, strict=True)):
+        y = y.slice(at + 1, p, p + n)
+    return y.view(*out.shape)
 
 
 def _padded(value: Value, around: list[int]) -> Value:
