@@ -3,6 +3,7 @@
 import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from eager import Function, lower
 import stepwell
 from stepwell.backends.executorch.container import NamedData
 from stepwell.backends.executorch.reading.read import read_container
-from stepwell.backends.executorch.writing.serialize import to_bytes
+from stepwell.backends.executorch.writing.serialize import to_bytes, to_parts
 from stepwell.backends.executorch.writing.weight_segment import Tail
 from stepwell.backends.xnnpack.emit import payload, room
 from stepwell.backends.xnnpack.pte import to_container, to_pte
@@ -238,6 +239,16 @@ def test_a_tail_with_too_little_room_gives_the_same_file() -> None:
     segments = [filled(tail, name, name.encode() * 70) for name in "abc"]
     data = tail.file(parts(b"front", segments, [58, 58]))
     assert data == b"front" + b"a" * 70 + bytes(58) + b"b" * 70 + bytes(58) + b"c" * 70
+
+
+def test_named_data_that_is_not_in_the_tail_stands_before_it(twins: stepwell.Lowered) -> None:
+    """A kernel's constant that a delegate reads, too, is not written again into the tail."""
+    container, tail = to_container(twins.program), Tail(3 * 256)
+    first, second = (NamedData(filled(tail, name, name.encode() * 70), 16) for name in "ab")
+    named = {"a": first, **container.named_data, "b": second}
+    expected = contents(named)
+    data = tail.file(to_parts(replace(container, named_data=named), tail.segments))
+    assert contents(read_container(data).named_data) == expected
 
 
 def test_a_tail_without_segments_is_its_front() -> None:

@@ -5,6 +5,9 @@ it takes seconds. ExecuTorch's deserializer reads the result as an equal program
 compare the two on every kind of value.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from stepwell.backends.executorch.check import check
 from stepwell.backends.executorch.container import (
     Container,
@@ -27,13 +30,17 @@ def to_bytes(container: Container) -> bytes:
     return b"".join(to_parts(container))
 
 
-def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
+def to_parts(
+    container: Container, last: Mapping[str, Data] | None = None, fixed: int | None = None
+) -> list[Data]:
     """Return the parts that `to_bytes` joins; named data are separate parts, after all others.
 
     Args:
         container: the container to write.
-        fixed: the position of the named data if they are already in the file.
+        last: the named data that stand at the end of the file, in their order.
+        fixed: the position of `last` if they are already in the file.
     """
+    last = last or {}
     check(container)
     segments = Segments()
     constants = _subsegments(segments, container.constants, ALIGNMENT)
@@ -44,10 +51,12 @@ def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
     )
     payloads = _Payloads(segments)
     plans = [_plan(method, payloads) for method in container.methods]
-    shared = _shared(segments, container, constants)
+    shared = _shared(segments, container, constants, last)
+    held = {key: value for key, value in container.named_data.items() if key not in last}
+    named = shared | segments.add_named({key: held[key] for key in held if key not in shared})
     first = len(segments.table)
-    apart = {key: held for key, held in container.named_data.items() if key not in shared}
-    named = shared | segments.add_named(apart)
+    behind = {key: replace(container.named_data[key], data=data) for key, data in last.items()}
+    named |= segments.add_named(behind)
     program: Record = {
         "version": _VERSION,
         "execution_plan": plans,
@@ -75,7 +84,9 @@ def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) ->
     return {"segment_index": segments.add_pieces(pieces), "offsets": offsets}
 
 
-def _shared(segments: Segments, container: Container, constants: Record) -> dict[str, int]:
+def _shared(
+    segments: Segments, container: Container, constants: Record, last: Mapping[str, Data]
+) -> dict[str, int]:
     """Return the segments of named data that are also constants, inside the constants' segment; by
     key.
 
@@ -90,7 +101,8 @@ def _shared(segments: Segments, container: Container, constants: Record) -> dict
     }
     indices: dict[str, int] = {}
     for key, value in container.named_data.items():
-        offset = offsets.get(memory_range(value.data)) if len(value.data) else None
+        is_apart = key in last or not len(value.data)
+        offset = None if is_apart else offsets.get(memory_range(value.data))
         if offset is not None and offset % value.alignment == 0:
             indices[key] = len(segments.table)
             segments.table.append({"offset": offset, "size": len(value.data)})

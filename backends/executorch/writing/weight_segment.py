@@ -12,7 +12,7 @@ import io
 import math
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -193,6 +193,11 @@ class Tail:
         self._segments: dict[str, memoryview] = {}
         self._open = self._bytes[:0]
         self._is_full = False
+
+    @property
+    def segments(self) -> Mapping[str, Data]:
+        """Return the segments by name."""
+        return self._segments
 
     @property
     def fixed(self) -> int | None:
