@@ -23,6 +23,8 @@ from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.weights import Derived, WeightStore, dense_bytes
 
+RECIPES_OF = stepwell.PIPELINES["xnnpack"]
+"""Its rewrites register the recipes of `DERIVED`."""
 KERNEL = torch.randn(500, 125, 2, 2, generator=torch.Generator().manual_seed(0))
 """More rows than are written at a time."""
 
