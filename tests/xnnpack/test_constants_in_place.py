@@ -250,7 +250,7 @@ def test_named_data_that_is_not_in_the_tail_stands_before_it(twins: stepwell.Low
     named = {"a": first, **container.named_data, "b": second}
     expected = contents(named)
     data = tail.file(to_parts(replace(container, named_data=named), tail.segments))
-    assert contents(read_container(data).named_data) == expected
+    assert dict(contents(read_container(data).named_data)) == dict(expected)
 
 
 def test_a_tail_without_segments_is_its_front() -> None:
