@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 import stepwell
+from stepwell.backends.executorch.container import KernelCall
+from stepwell.backends.executorch.reading.read import read_container
 
 fft: Any = torch.fft
 real = torch.view_as_real
@@ -139,6 +141,21 @@ def test_a_transform_is_torchs(functions: dict[str, Function], shape: tuple[int,
         "aten.view_as_complex.default",
         "aten.view_as_real.default",
     }
+    agree(net, lowered.to_pte(), x)
+
+
+def test_pairs_in_pytorchs_layout_are_not_moved() -> None:
+    """PyTorch's `stft` returns the transforms of frames with their axes declared otherwise."""
+    pairs: Function = lambda x, w: real(  # noqa: E731
+        torch.stft(x, 256, 64, window=w.repeat(16) + 1, return_complex=True)
+    )
+    net, x = Net({"pairs": pairs}), torch.randn(40, 640)
+    lowered = stepwell.lower(export(net, (x,)), "xnnpack")
+    calls = read_container(lowered.to_pte()).methods[0].instructions
+    names = [call.kernel for call in calls if isinstance(call, KernelCall)]
+    assert "aten::_fft_r2c.out" in names and "aten::permute_copy.out" not in names
+    (found,) = lowered.run(x)
+    assert found.stride() == net(x)[0].stride()
     agree(net, lowered.to_pte(), x)
 
 

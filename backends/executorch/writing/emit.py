@@ -38,6 +38,7 @@ from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.backends.executorch.writing.emit_scalars import emit_scalar
 from stepwell.backends.executorch.writing.filled_state import filled_states
 from stepwell.backends.executorch.writing.in_place import in_place_writes, slots_of
+from stepwell.backends.executorch.writing.output_orders import output_orders
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.dialects.quant.types import stored_dtype
@@ -147,6 +148,7 @@ class MethodEmitter:
         self.values: dict[SSAValue, int] = {}
         self.state: dict[str, int] = {}
         self.in_place = in_place_writes(func, program)
+        self.orders = output_orders(func, {op for op, _ in self.in_place})
         self.handle = 0
         self.handles: dict[str, int] = {}
         self.writes: list[UpdateOp | MutateInputOp] = []
@@ -323,13 +325,15 @@ class MethodEmitter:
     # -- ops -----------------------------------------------------------------------------------
 
     def _kernel(self, op: SchemaOp) -> None:
-        if is_reshape(op):
+        order = self.orders.get(op)
+        if order or is_reshape(op):
             source = self.values[op.operands[0]]
             if self.builder.can_be_viewed(source):
                 type_ = op.results[0].type
                 self.values[op.results[0]] = self.builder.tensor(
                     self._scalar_type(type_),
                     cast(tuple[int, ...], dims(type_)),
+                    dim_order=order,
                     storage_of=source,
                 )
                 return
@@ -445,7 +449,9 @@ class MethodEmitter:
                 continue
             operand = next(operands)
             value = self._kept(self.values[operand], operand.type, written)
-            outputs.append(self._to_order(value, operand.type, port.dim_order, None))
+            is_moved = operand.owner in self.orders
+            order = self.builder.tensor_of(value).dim_order if is_moved else None
+            outputs.append(self._to_order(value, operand.type, port.dim_order, order))
         pending = [(target, self._written(op, written - {target})) for target, op in targets]
         for target, value in pending:
             self.builder.call("aten::copy_", [target, value, self.builder.scalar(False), target])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from operator import ne
 
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 from xdsl.rewriter import Rewriter
 
 from stepwell.dialects import aten
@@ -60,7 +60,7 @@ def _is_small(ops: list[Operation]) -> bool:
     operands = [value.owner for op in ops for value in operands_of(op)]
     users = [user for op in ops for user in kernels_that_read(op)]
     around = {*operands, *users} - inside
-    return all(isinstance(op, SchemaOp | WeightOp) for op in around)
+    return all(isinstance(op, SchemaOp | WeightOp | Block) for op in around)
 
 
 def _becomes_kernel(op: Operation) -> bool:
