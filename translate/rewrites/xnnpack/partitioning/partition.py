@@ -29,7 +29,7 @@ After: two delegates with `aten.erf.default` between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -55,7 +55,6 @@ from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size
 from stepwell.translate.memory import MEMORY
 from stepwell.translate.rewrites.xnnpack.partitioning.small_stages import (
-    kernels_that_read,
     leave_to_kernels,
 )
 
@@ -152,13 +151,22 @@ def _members(
         if isinstance(op, XnnpackOp):
             members.setdefault(stage, []).append(op)
     for stage in sorted(members)[:-1]:
-        if not any(
-            stages.get(user) == stage for op in members[stage] for user in kernels_that_read(op)
-        ):
+        if not any(_must_stay(op, stages, wanted) for op in members[stage]):
             moved = members.pop(stage)
             stages.update(dict.fromkeys(moved, stage + 1))
             members[stage + 1] = [*moved, *members[stage + 1]]
     return stages, members
+
+
+def _must_stay(op: Operation, stages: Mapping[Operation, int], wanted: Wanted) -> bool:
+    """Whether a kernel of the same stage reads a node, or a node that needs another quantization."""
+    uses = [use for result in op.results for use in result.uses]
+    return any(
+        wanted[use.operation][use.index] != use.operation.operands[use.index].type
+        if isinstance(use.operation, XnnpackOp)
+        else stages.get(use.operation) == stages[op]
+        for use in uses
+    )
 
 
 @dataclass

@@ -19,7 +19,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.types import dims, element, is_static
 
 
-def kernels_that_read(op: Operation) -> list[Operation]:
+def _kernels(op: Operation) -> list[Operation]:
     """Return the ops outside delegates that read the results of a node."""
     users = (use.operation for result in op.results for use in result.uses)
     return [user for user in users if not isinstance(user, XnnpackOp)]
@@ -58,7 +58,7 @@ def _is_small(ops: list[Operation]) -> bool:
     if not ops or len(products) > 1 or not all(map(_becomes_kernel, ops)):
         return False
     operands = [value.owner for op in ops for value in operands_of(op)]
-    users = [user for op in ops for user in kernels_that_read(op)]
+    users = [user for op in ops for user in _kernels(op)]
     around = {*operands, *users} - inside
     return all(isinstance(op, SchemaOp | WeightOp | Block) for op in around)
 
