@@ -202,6 +202,9 @@ def test_no_number_is_made_of_special_points() -> None:
         assert not (found.isfinite() & ~eager.isfinite()).any()
     bounded = stepwell.lower(exported, "xnnpack", ranges={"x": (-1, 1)})
     assert "transforms-to-products" not in {one.rewrite for one in bounded.report.deviations}
+    strict = stepwell.lower(exported, "xnnpack", numerics="strict")
+    assert not strict.report.deviations
+    agree(net, strict.to_pte(), torch.randn(4, 64))
 
 
 @pytest.mark.parametrize(

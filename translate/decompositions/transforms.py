@@ -10,10 +10,13 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation, numerics_of
 from stepwell.ir.dtypes import f32
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import element
@@ -45,6 +48,15 @@ FRAMING = 0.7
 
 ADDING = 16.0
 """How many times as fast a kernel must be that a delegate on each side adds to the program."""
+
+
+def _is_strict(program: Program) -> bool:
+    return numerics_of(program.context) == "strict"
+
+
+def _spreads(op: Operation, program: Program) -> Deviation | None:
+    """Return the deviation of filters, which are not used where none is allowed."""
+    return None if _is_strict(program) else spreads(op, program)
 
 
 class Frames:
@@ -137,7 +149,7 @@ def overlap_scale(
     to="aten",
     phases=("xnnpack/transforms", "tosa/transforms", "tosa/decompose"),
     bound=roundings("the same transform of frames that lie elsewhere"),
-    deviation=spreads,
+    deviation=_spreads,
     sample=("12xf32", 4, 2, {"return_complex": True}),
 )
 def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
@@ -172,6 +184,8 @@ def stft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 def _uses_filters(frames: Frames, x: Value, form: str, rows: int, op: Any) -> bool:
     """Whether transforms are computed by filters, and not by the target or two factors."""
     if not frames.is_constant or frames.length * (frames.length // 2 + 1) * 2 > LARGEST:
+        return False
+    if _is_strict(x.b.program):
         return False
     if is_operator(frames.length, x.b.program.context.target):
         return False
@@ -213,7 +227,7 @@ def _filtered(x: Value, frames: Frames, points: int, number: Dim, scale: float) 
     to="aten",
     phases=("xnnpack/transforms", "tosa/transforms", "tosa/decompose"),
     bound=roundings("frames are added in another order"),
-    deviation=spreads,
+    deviation=_spreads,
     sample="""
     %y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f32>>) -> tensor<6xf32>
     """,
@@ -240,7 +254,7 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
         given = {name: op.arg(name) for name in op.SCHEMA.by_name if name not in ("self", "length")}
         y = x.call(type(op), length=most - start, shape=shape, dtype=f32, **given)
         return _padded(y, [0, beyond])
-    if frames.is_constant and isinstance(number, int):
+    if frames.is_constant and isinstance(number, int) and isinstance(stop, int):
         windows = [b.weights.get(key) for key in frames.sources]
         of = {"wide": frames.wide, "length": length, "hop": hop, "frames": number}
         if overlap_scale(*windows, **of, start=start, stop=stop).max() > 1e11:
@@ -249,6 +263,7 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     kernel = has_kernel(BACK, length, count([*batch, number]), op, b, FRAMING, ADDING)
     if (
         frames.is_constant
+        and not _is_strict(b.program)
         and not (x.is_static and kernel)
         and not is_operator(length, b.program.context.target)
     ):
