@@ -41,6 +41,7 @@ EXCLUSIVE = {
         )
     },
     ("expand-attention", "expand-attention-of-any-length"): "static sizes, or symbolic ones",
+    ("choose-by-step", "choose-by-mask"): "truth values of integers, or a comparison of floats",
     ("convolution-by-products", "volumes-to-images"): "lines and images, or volumes",
     ("pool-by-images", "maxima-with-places"): "the indices are unused, or used",
     ("maxima-with-places", "adaptive-pool-by-parts"): "the indices are used, or unused",

@@ -221,6 +221,15 @@ MOVED: dict[str, tuple[Model, tuple[int, ...], dict[int, Any], str]] = {
     ),
     "least of tokens": (lambda x: x.sin().amin(1), ROWS, ANY_LENGTH, BORDER),
     "greatest of a row": (lambda x: x[:, :, 0].sin().amax(1), ROWS, ANY_LENGTH, BORDER),
+    "images without their ends": (
+        lambda x: (y := x.sin())[:, :, 1:-1, 2:-1] - F.pad(y, (-1, -2, -2, 0)), (1, 3, 8, 9),
+        IMAGE, BORDER,
+    ),
+    "a grid from sizes": (
+        lambda x: torch.cat([x, x[:, :1, :, :1].expand(-1, -1, -1, x.shape[3]).cos()], 1).sin(),
+        (1, 3, 8, 9), IMAGE, BORDER,
+    ),
+    "windows at every element": (lambda x: x.sin().unfold(1, 2, 1).tanh(), ROWS, LENGTH, BORDER),
     "running sums": (lambda x: x.cumsum(1).tanh(), ROWS, ANY_LENGTH, BORDER),
     "running sums of exponentials": (
         lambda x: x.logcumsumexp(1).tanh(), ROWS, ANY_LENGTH, BORDER,
@@ -268,6 +277,32 @@ def test_what_moves_elements_of_open_axes_is_one_delegate(name: str) -> None:
     moved = [op for op in lowered.program.module.walk() if op.name == "xnnpack.static_transpose"]
     assert len(moved) <= MOST_TRANSPOSES.get(name, len(moved))
     assert_as_eager_within(lowered, model, shape, dynamic, rtol=1e-5, atol=1e-5)
+
+
+def test_an_input_is_cut_into_patches_before_the_delegate() -> None:
+    shape, sides = (1, 3, 8, 10), {2: Dim("height", min=2, max=12), 3: Dim("width", min=2, max=12)}
+    dynamic = {axis: 2 * size for axis, size in sides.items()}
+    model = lambda x: (  # noqa: E731
+        x.reshape(1, 3, x.shape[2] // 2, 2, x.shape[3] // 2, 2)
+        .permute(0, 2, 4, 3, 5, 1).flatten(3).softmax(-1).flatten(1, 2).sin()
+    )  # fmt: skip
+    lowered = lower(model, torch.randn(shape), dynamic=dynamic)
+    assert lowered.report.delegates == 1
+    assert_as_eager_within(lowered, model, shape, dynamic, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_a_mask_of_lengths_is_a_factor_in_the_delegate(value: float) -> None:
+    def model(x: Tensor, length: Tensor) -> Tensor:
+        mask = torch.arange(x.shape[1]) >= length
+        return torch.where(mask[:, None], x.sin().masked_fill(mask[:, None], value), x.cos()).exp()
+
+    x, length = torch.randn(1, 9, 4), torch.tensor([5])
+    lowered = lower(model, x, length, numerics="finite")
+    assert lowered.report.delegates == 1
+    for number in (0, 5, 9):
+        assert_as_eager(lowered, model, x, torch.tensor([number]), rtol=1e-5, atol=1e-5)
+    assert lower(model, x, length).report.delegates == 2
 
 
 @pytest.mark.parametrize("options", [{"ranges": {0: (-8, 8)}}, {"numerics": "finite"}])

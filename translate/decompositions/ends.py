@@ -27,7 +27,7 @@ from stepwell.translate.decompositions.slices import BORDERS, WIDEST_BORDER, bor
 from stepwell.translate.decompositions.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis import is_finite
-from stepwell.translate.rewrites.building import TO_THE_END
+from stepwell.translate.rewrites.building import TO_THE_END, emit, is_open_once, slice_op
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     may_be_empty,
     not_floats,
@@ -167,6 +167,30 @@ def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
 
 
 @lowers(
+    "aten.unfold.default",
+    to="aten",
+    phases=("xnnpack/decompose",),
+    unless=lambda op: not isinstance(dims(op.operands[0].type)[op.arg("dimension")], Size),
+    bound=EXACT,
+    sample="""
+    %y = aten.unfold.default(%x, 1, 2, 1) : (tensor<3x?xf32, #stepwell.shape<[3, "s + 1"]>>) -> tensor<3x?x2xf32, #stepwell.shape<[3, "s", 2]>>
+    """,
+)
+def unfold_to_slices(x: Value, dimension: int, size: int, step: int, *, op: Any, out: Out) -> Value:
+    """Decompose windows that begin at every element of a dynamic axis: a slice for each place."""
+    no_refusal(not_for_xnnpack(op))
+    at = x.axis(dimension)
+    if step != 1 or size > WIDEST_BORDER:
+        refuse(f"the windows of {size} elements are {step} apart; only few elements at every place")
+    shape, parts = (*out.shape[:-1], 1), list[Value]()
+    for first in range(size):
+        stop = first - size + 1 or TO_THE_END
+        part = Value(emit(x.b, slice_op(x.ssa, at, first, stop, out.shape[at])), x.b)
+        parts.append(part.view(*shape))
+    return cat(parts, x.rank)
+
+
+@lowers(
     "aten.expand.default",
     to="aten",
     phases=("xnnpack/decompose",),
@@ -178,22 +202,24 @@ def _marks(x: Value, at: int, places: Sequence[int]) -> Value:
     """,
 )
 def expand_by_line(x: Value, *, op: Any, out: Out) -> Value:
-    """Expand an axis of size 1 to a dynamic size: multiply by a line of ones of that size."""
+    """Expand axes of size 1 to dynamic sizes: multiply by lines of ones of those sizes."""
     no_refusal(not_floats((x.ssa, *op.results)))
     shape = (*[1] * (len(out.shape) - x.rank), *x.shape)
     open_ = [at for at, (old, new) in enumerate(zip(shape, out.shape, strict=True)) if old != new]
     open_ = [at for at in open_ if isinstance(out.shape[at], Size)]
-    if len(open_) != 1 or not all(isinstance(size, int) for size in shape):
+    no_refusal(may_be_empty(op, [out.shape[at] for at in open_]))
+    if not is_open_once(shape):
         refuse("several sizes are dynamic")
-    size = out.shape[open_[0]]
-    no_refusal(may_be_empty(op, [size]))
-    source = next(_of_size(size, op), None)
-    if source is None:
-        refuse(f"no float tensor has an axis of size {size}")
-    held = Value(source, x.b)
-    ones = _ones(held, held.shape.index(size))
-    along = [size if at == open_[0] else 1 for at in range(len(shape))]
-    return (x.view(*shape) * ones.view(*along)).expand(*out.shape)
+    sources = [next(_of_size(out.shape[at], op), None) for at in open_]
+    x = x.view(*shape)
+    for at, source in zip(open_, sources, strict=True):
+        size = out.shape[at]
+        if source is None:
+            refuse(f"no float tensor has an axis of size {size}")
+        held = Value(source, x.b)
+        ones = _ones(held, held.shape.index(size))
+        x = x * ones.view(*(size if axis == at else 1 for axis in range(len(shape))))
+    return x.expand(*out.shape)
 
 
 def _of_size(size: Size, op: Any) -> Iterator[SSAValue]:

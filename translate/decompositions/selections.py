@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, cast
 
 import torch
@@ -9,16 +10,20 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.core import weight_key
+from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.numerics import Deviation
-from stepwell.ir.dtypes import f32, i1
+from stepwell.ir.dtypes import f32, i1, is_float, torch_dtype
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
-from stepwell.ir.types import Dim, dims
+from stepwell.ir.types import Dim, dims, element
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.range_analysis.assumptions import trusts_finite
 from stepwell.translate.rewrites.building import cannot_be_viewed_as
-from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
+from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    is_made_before,
+    is_made_of_integers,
+    not_floats,
+)
 
 SIDES: dict[type[SchemaOp], tuple[int, float]] = {
     aten.GeScalar: (0, 1.0),
@@ -81,6 +86,53 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     step = (apart + equal if equal else apart).call(aten.ClampDefault, 0.0, 1.0)
     above, below = (chosen, other) if first == 0 else (other, chosen)
     return above * step + below * (step * -1.0 + 1.0)
+
+
+def _compares_floats(op: SchemaOp) -> bool:
+    """Whether the condition of a selection compares floats with a number."""
+    asked = _asked(op).owner
+    return isinstance(asked, tuple(SIDES)) and is_float(element(asked.operands[0].type))
+
+
+@lowers(
+    {"aten.where.self": True, "aten.masked_fill.Scalar": False},
+    to="aten",
+    phases=("xnnpack/decompose",),
+    unless=lambda op: _compares_floats(op) or isinstance(_asked(op).owner, WeightOp),
+    bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
+    deviation=lambda op, program: Deviation(
+        "what is not chosen makes NaN if it is infinite or NaN"
+    ),
+    sample="""
+    %a = aten.tanh.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.masked_fill.Scalar(%a, %m, 0.5) : (tensor<2x3xf32>, tensor<2x1xi1>) -> tensor<2x3xf32>
+    """,
+)
+def choose_by_mask(*, form: bool, op: Any, b: Rewriter) -> Value:
+    """Decompose a selection by a mask of integers, such as padding, into a sum of both operands
+    times 0 or 1. The mask is computed before the delegate, which the selection would cut in two.
+    """
+    mask, other = Value(_asked(op), b), Value(op.arg("other" if form else "self"), b)
+    no_refusal(not_floats((other.ssa, *op.results)))
+    if not is_made_before(mask.ssa):
+        refuse("the mask is computed from the results of a delegate")
+    values, chosen = [other.ssa], None
+    if form:
+        values.append(op.arg("self"))
+        chosen = Value(values[1], b)
+    elif isinstance(filled := op.arg("value"), int | float) and isfinite(filled):
+        held = torch.full((1,) * len(other.shape), filled, dtype=torch_dtype(other.dtype))
+        chosen = other.constant(held, "filled") if filled else None
+    else:
+        refuse("the fill value is infinite, or known only at run time")
+    no_refusal(not_floats(values))
+    if all(map(is_made_of_integers, values)):
+        refuse("a kernel chooses among constants")
+    why = "what is not chosen may be infinite or NaN, and would be multiplied by zero"
+    no_refusal(trusts_finite(values, b.program, why))
+    step = mask.cast(other.dtype)
+    kept = other * (step * -1.0 + 1.0)
+    return kept if chosen is None else chosen * step + kept
 
 
 @lowers(

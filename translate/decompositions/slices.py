@@ -27,6 +27,7 @@ from stepwell.translate.rewrites.building import (
     emit,
     is_open_once,
     same_type,
+    slice_op,
     view_op,
 )
 from stepwell.translate.rewrites.sizes.sizes import SizeBuilder
@@ -283,19 +284,19 @@ def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any
         refuse("the padding is known only at run time")
     if min(amounts, default=0) >= 0:
         return None
-    kept: dict[int, tuple[int, int]] = {}
+    kept: dict[int, tuple[int, int, Dim]] = {}
     for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
         if min(before, after) < 0:
             at = x.rank - 1 - index
-            if isinstance(x.shape[at], Size):
-                refuse("the size of a cropped axis is symbolic")
-            kept[at] = (max(0, -before), x.shape[at] + min(0, after))
+            size, start, cut = x.shape[at], max(0, -before), min(0, after)
+            stop = size + cut if isinstance(size, int) else cut or TO_THE_END
+            kept[at] = (start, stop, settled(Size.of(size) + (cut - start)))
     value, type_ = op.arg("value"), op.results[0].type
-    if any(start >= stop for start, stop in kept.values()):  # Only the padding is left.
+    if any(isinstance(n, int) and n <= 0 for _, _, n in kept.values()):  # The padding is left.
         full = aten.FullDefault.make(list(out.shape), value, dtype=out.dtype, result_types=[type_])
         return Value(emit(b, full), b)
-    for at, (start, stop) in kept.items():
-        x = x.slice(at, start, stop)
+    for at, (start, stop, length) in kept.items():
+        x = Value(emit(b, slice_op(x.ssa, at, start, stop, length)), b)
     left = [max(0, amount) for amount in amounts]
     return x.call(aten.ConstantPadNdDefault, left, value, shape=out.shape) if any(left) else x
 

@@ -85,7 +85,9 @@ class Classes(Analysis[Class]):
             return reduce(Class.__or__, map(self.of_scalar, said.moved), FINITE)
         if value is not op.results[0]:
             return given
-        return self._of_term(said.element, Evaluation(values_of(self.program), op, kind))
+        values = values_of(self.program)
+        held = self._of_term(said.element, Evaluation(values, op, kind))
+        return Class(held.infinite and not values.of(value).is_bounded, held.nan)
 
     def of_scalar(self, given: Scalar) -> Class:
         """Return the class of an operand's element, or of a number."""

@@ -308,30 +308,37 @@ def crop(x: Value, dim: int, *, op: Any, out: Out, b: Rewriter) -> Value:
         refuse("XNNPACK has transposed convolutions only in float32")
     if isinstance(x.owner, Block):
         refuse("a kernel crops an input before the delegate")
-    at, shape = dim % x.rank, x.shape
+    at, shape, order = dim % x.rank, x.shape, list(range(x.rank))
     no_refusal(may_cut_all(op, out.shape[at]))
     if is_open_once(shape):
-        image = (settled(prod(shape[:at])), shape[at], settled(prod(shape[at + 1 :])), 1)
+        sizes = (settled(prod(shape[:at])), shape[at], settled(prod(shape[at + 1 :])), 1)
+        at = 1
     elif x.rank == 3 and at:
-        image = (*shape, 1)
+        sizes = (*shape, 1)
+    elif x.rank == 4 and at:
+        if isinstance(shape[3], Size):
+            order = [0, 2, 3, 1]
+        at, sizes = order.index(at), [shape[axis] for axis in order]
     else:
-        refuse("several sizes are symbolic")
-    row = 1 if is_open_once(shape) else at
-    cut = (found[0], 0, found[1], 0) if row == 1 else (0, found[1], 0, found[0])
-    made = list(image)
-    made[row] = out.shape[at]
-    one, nothing = torch.ones(1, 1, 1, 1), torch.full((1,), -0.0)
-    fields = {"stride": (1, 1), "padding": cut, "dilation": (1, 1), "adjustment": (0, 0)}
+        refuse("several sizes are symbolic, not those of an image")
+    if at == 3 or isinstance(channels := sizes[3], Size):
+        refuse("the number of channels is symbolic")
+    made = [*sizes[:at], settled(Size.of(sizes[at]) - sum(found)), *sizes[at + 1 :]]
     y = node(
         b,
         xnnpack.Deconvolution2d,
-        x.view(*image).ssa,
-        b.constant(one, "one"),
-        b.constant(nothing, "nothing"),
+        x.permute(order).view(*sizes).ssa,
+        b.constant(torch.ones(channels, 1, 1, 1), "one"),
+        b.constant(torch.full((channels,), -0.0), "nothing"),
         result=tensor(made, f32),
-        groups=1,
-        **fields,
+        stride=(1, 1),
+        padding=(found[0], 0, found[1], 0) if at == 1 else (0, found[1], 0, found[0]),
+        dilation=(1, 1),
+        groups=channels,
+        adjustment=(0, 0),
     )
+    if order[1] == 2:
+        y = y.permute([0, 3, 1, 2])
     return y.view(*out.shape)
 
 

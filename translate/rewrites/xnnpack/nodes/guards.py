@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -122,15 +124,40 @@ def moves_among_integers(op: SchemaOp) -> bool:
     """Whether an op moves data that comes from integers or inputs and is read outside delegates.
 
     Outside a delegate a view costs nothing. Inside, it would need one more delegate, before the
-    others.
+    others. An image that is cut into patches is viewed, permuted, and viewed again. After the last
+    delegate, a view with several dynamic sizes and what moves its data to the results stay outside.
     """
-    is_given = isinstance(op.operands[0].owner, Block) or is_made_of_integers(op.operands[0])
-    return is_given and any(_stays_outside(use.operation) for use in op.results[0].uses)
+    given = op.operands[0]
+    while _is_of_several_sizes(given.owner):
+        given = given.owner.operands[0]
+    readers = [use.operation for use in op.results[0].uses]
+    is_view = given is not op.operands[0]
+    if is_view and all(isinstance(r, ReturnOp) or _stays_outside(r) for r in readers):
+        return True
+    is_given = isinstance(given.owner, Block) or is_made_of_integers(given)
+    return is_given and any(map(_stays_outside, readers))
+
+
+def _is_of_several_sizes(op: Operation | Block) -> TypeGuard[SchemaOp]:
+    """Whether an op is a view with several dynamic sizes that changes more than axes of size 1."""
+    if not isinstance(op, SchemaOp) or op.name != "aten.view.default":
+        return False
+    shape, source = dims(op.results[0].type), dims(op.operands[0].type)
+    is_open = sum(isinstance(size, Size) for size in shape) > 1
+    return is_open and [d for d in shape if d != 1] != [d for d in source if d != 1]
+
+
+def _picks_by_computed_indices(op: SchemaOp) -> bool:
+    return op.name == "aten.index.Tensor" and any(
+        index is not None and weight_key(index) is None for index in op.arg("indices")
+    )
 
 
 def _stays_outside(reader: Operation) -> bool:
     if not isinstance(reader, SchemaOp) or not isinstance(reader.results[0].type, TensorType):
         return False
+    if _is_of_several_sizes(reader) or _picks_by_computed_indices(reader):
+        return True
     at = _CHOOSES.get(reader.name)
     if at is not None and weight_key(reader.operands[at]) is None:
         return True
@@ -154,6 +181,23 @@ def is_made_of_integers(value: SSAValue, depth: int = 0) -> bool:
     if not is_float(element(source)):
         return True
     return owner.name in _SMALL and all(is_made_of_integers(v, depth + 1) for v in owner.operands)
+
+
+def is_made_before(mask: SSAValue) -> bool:
+    """Whether integers and truth values are computed from inputs, constants, and few floats of
+    integers: no delegate must have ended.
+    """
+    waiting, seen = [mask], set[SSAValue]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen or isinstance(value.owner, Block):
+            continue
+        seen.add(value)
+        is_held = isinstance(value.type, TensorType) and is_float(element(value.type))
+        if is_held and not is_made_of_integers(value):
+            return False
+        waiting += value.owner.operands
+    return True
 
 
 def _is_read_outside(value: SSAValue, depth: int = 0) -> bool:
@@ -180,7 +224,7 @@ _CHOOSES = {f"aten.where.{name}": 0 for name in ("self", "ScalarOther", "ScalarS
 }
 """Ops that select by truth values, with the operand that holds those values."""
 
-_FAR = 12
+_FAR = 32
 """How many ops are searched in a row: there are few between integers and integers."""
 
 _LOOKS_UP = frozenset({"aten.embedding.default"})
@@ -188,6 +232,7 @@ _SMALL = frozenset(
     f"aten.{name}"
     for name in (
         "log.default add.Tensor mul.Tensor div.Tensor sub.Tensor mul.Scalar add.Scalar div.Scalar "
-        "sub.Scalar permute.default view.default unsqueeze.default abs.default neg.default"
+        "sub.Scalar permute.default view.default unsqueeze.default abs.default neg.default "
+        "floor.default ceil.default"
     ).split()
 )
