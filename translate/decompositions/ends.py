@@ -193,7 +193,7 @@ def unfold_to_slices(x: Value, dimension: int, size: int, step: int, *, op: Any,
 @lowers(
     "aten.expand.default",
     to="aten",
-    phases=("xnnpack/decompose",),
+    phases=("xnnpack/decompose", "xnnpack/parts"),
     unless=lambda op: not any(isinstance(size, SSAValue) for size in op.arg("size")),
     bound=EXACT,
     sample="""

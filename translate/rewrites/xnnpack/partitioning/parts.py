@@ -35,7 +35,8 @@ def cut_out(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
     starts: list[int] = []
     for at, (asked, held) in enumerate(zip(box, have, strict=True)):
         start, length = settled(Size.of(asked[0]) - held[0]), settled(Size.of(asked[1]) - asked[0])
-        if asked != held and (isinstance(start, Size) or isinstance(length, Size)):
+        is_rest = isinstance(start, int) and asked[1] == held[1]  # A node slices to the end.
+        if not is_rest and (isinstance(start, Size) or isinstance(length, Size)):
             ends = [settled(Size.of(end) - held[1]) for end in asked]
             first = start if isinstance(start, int) else number_of(ends[0])
             last = number_of(ends[1]) or TO_THE_END
