@@ -14,7 +14,6 @@ normalize-selection: a row that is a size -> refused: index
 normalize-slice: bounds that are sizes -> refused: bounds
     - %y = aten.narrow.default(%x: f32[9, 3], 0, %n: int<2>, 2)
     - %y = aten.narrow.default(%x: f32[9, 3], 0, 0, %n: int<2>)
-    - %y = aten.slice.Tensor(%x: f32[9, 3], 0, 0, %n: int<2>)
 pads: a padding or a value that is a size -> refused: padding
     - %y = aten.pad.default(%x: f32[9, 3], [0, %n: int<2>])
     - %y = aten.pad.default(%x: f32[9, 3], [0, 1], value=%n: int<2>)

@@ -290,7 +290,7 @@ def _spread(x: Value, filter_: torch.Tensor, result: Attribute, op: Any, b: Rewr
 @lowers(
     "aten.slice.Tensor",
     to="xnnpack",
-    bound=EXACT,
+    bound=Bound(0.0, 5e-324, "−0 may become +0"),
     unless=lambda op: _cropped(op) is None,
     name="lower-crop",
     sample="""
