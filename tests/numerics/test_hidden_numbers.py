@@ -183,6 +183,7 @@ def test_only_what_holds_for_every_input_is_a_proof() -> None:
         "limit_by_mask.limit_by_mask",
         "open_rows.unopened_rows",
         "scans.logcumsumexp_to_steps",
+        "selections.choose_by_mask",
         "selections.choose_by_step",
     }
     assert "numerics_of" in trusting["open_rows.unopened_rows"]

@@ -29,7 +29,7 @@ crop-to-slice: an axis of which nothing is left is filled -> aten.full.default
     - %y = aten.constant_pad_nd.default(%x: f32[2, 5], [1, -5], 1.5)
 crop-to-slice: a fixed axis next to a symbolic one is cropped -> aten.slice.Tensor
     %y = aten.constant_pad_nd.default(%x: f32[s0, 5], [-1, 0], 0) -> f32[s0, 4]
-crop-to-slice: a symbolic axis -> refused: symbolic
+crop-to-slice: a symbolic axis is cropped, and padded -> aten.slice.Tensor, aten.constant_pad_nd.default
     %y = aten.constant_pad_nd.default(%x: f32[s0, 5], [0, 0, -1, 1], 0) -> f32[s0, 5]
 crop-to-slice: a padding known only at run time -> refused: run time
     %y = aten.constant_pad_nd.default(%x: f32[6], [%n: int<n>, -1], 0) -> f32[n + 5]
