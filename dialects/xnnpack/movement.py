@@ -94,7 +94,7 @@ class StaticSlice(_Movement):
         ):
             if offset < 0 or size < 0:
                 raise VerifyException(f"axis {axis}: a slice must begin and end inside the tensor")
-            if isinstance(dim, int) and offset + max(size, 1) > dim:
+            if isinstance(dim, int) and offset + max(size, 1) > max(dim, 1):
                 raise VerifyException(f"axis {axis}: {offset}+{size} exceeds its size, {dim}")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:

@@ -343,8 +343,8 @@ class Lowered(Shown):
             for record in self.report.refusals
             if record.where == problem.where and problem.fact.startswith(f"{record.op}: ")
         ]
-        help = "; ".join(filter(None, [*dict.fromkeys(refused[:2]), problem.help]))
-        return replace(problem, help=help or None)
+        remedies = [*list(dict.fromkeys(refused))[:2], problem.help]
+        return replace(problem, help="; ".join(filter(None, remedies)) or None)
 
     def _require_end(self) -> None:
         if self.stopped_after is not None:

@@ -264,7 +264,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         DYNAMIC,
         "a dynamic cache keeps every token",
     ),
-    "a chunk of one token": ("Llama", {}, {"chunk": 1}, "must be at least 2 tokens"),
+    "a chunk of one token": ("Llama", {}, {"chunk": 1}, "must be at least 4 tokens"),
     "a context that is too long": ("Llama", {}, {"context": 65}, "exceeds the 64 tokens"),
 }
 

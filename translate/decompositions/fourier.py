@@ -195,7 +195,7 @@ _SPREADS = Deviation(
 
 
 def spreads(op: Operation, program: Program) -> Deviation | None:
-    """Return the deviation of products with cosines and sines that are 0: none of finite points."""
+    """Return the deviation of products with zeros of the matrix; None if all points are finite."""
     return _SPREADS.unless(is_finite(op.operands[0], program))
 
 

@@ -99,9 +99,9 @@ def _compares_floats(op: SchemaOp) -> bool:
     to="aten",
     phases=("xnnpack/decompose",),
     unless=lambda op: _compares_floats(op) or isinstance(_asked(op).owner, WeightOp),
-    bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
+    bound=Bound(0.0, 5e-324, "a zero may change its sign"),
     deviation=lambda op, program: Deviation(
-        "what is not chosen makes NaN if it is infinite or NaN"
+        "an infinity or NaN that is not selected makes the result NaN, a zero may change its sign"
     ),
     sample="""
     %a = aten.tanh.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -127,7 +127,7 @@ def choose_by_mask(*, form: bool, op: Any, b: Rewriter) -> Value:
         refuse("the fill value is infinite, or known only at run time")
     no_refusal(not_floats(values))
     if all(map(is_made_of_integers, values)):
-        refuse("a kernel chooses among constants")
+        refuse("both operands are computed from integers, and a kernel selects them")
     why = "what is not chosen may be infinite or NaN, and would be multiplied by zero"
     no_refusal(trusts_finite(values, b.program, why))
     step = mask.cast(other.dtype)

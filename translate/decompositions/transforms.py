@@ -55,7 +55,7 @@ def _is_strict(program: Program) -> bool:
 
 
 def _spreads(op: Operation, program: Program) -> Deviation | None:
-    """Return the deviation of filters, which are not used where none is allowed."""
+    """Return the deviation of filters; None in strict mode, which does not use them."""
     return None if _is_strict(program) else spreads(op, program)
 
 
@@ -373,7 +373,7 @@ def _overlapped(frames: Value, hop: int) -> Value:
 
 
 MOST_PIECES = 64
-"""The most pieces into which a step of its stride cuts a window (`fold_to_overlaps`)."""
+"""The most pieces, as long as the stride, into which a window is cut (`fold_to_overlaps`)."""
 
 
 @lowers(

@@ -328,6 +328,7 @@ class MethodEmitter:
         order = self.orders.get(op)
         if order or is_reshape(op):
             source = self.values[op.operands[0]]
+            assert order is None or self.builder.can_be_viewed(source), "it has its own memory"
             if self.builder.can_be_viewed(source):
                 type_ = op.results[0].type
                 self.values[op.results[0]] = self.builder.tensor(

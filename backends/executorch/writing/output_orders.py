@@ -24,8 +24,8 @@ from stepwell.ir.types import dims, is_static
 def output_orders(
     func: FuncOp, in_place: Container[Operation]
 ) -> Mapping[Operation | Block, tuple[int, ...]]:
-    """Return the order of axes in memory of permutes whose result is only an output, and of
-    `view_as_real` on such a permute; `in_place` are ops that write to an operand.
+    """Return the dim order of each permute that is only read as an output, and of `view_as_real`
+    on such a permute; `in_place` are the ops that write to an operand.
     """
     returned = func.body.block.last_op
     if not isinstance(returned, ReturnOp) or any(
@@ -57,7 +57,7 @@ def _read_once(value: SSAValue, kind: type[SchemaOp]) -> SchemaOp | None:
 
 
 def _is_own(value: SSAValue, in_place: Container[Operation]) -> bool:
-    """Whether an op writes a value, which one op reads, to memory of its own."""
+    """Whether a value has memory of its own and one reader."""
     owner = value.owner
     if not isinstance(owner, Operation) or isinstance(owner, WeightOp | StateOp):
         return False

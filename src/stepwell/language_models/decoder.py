@@ -57,7 +57,7 @@ class Form:
     @property
     def tokens(self) -> Tensor:
         """Return example tokens for the export."""
-        return torch.ones(self.batch, 3 if self.any_length else 1, dtype=torch.long)
+        return torch.ones(self.batch, min(3, self.most) if self.any_length else 1, dtype=torch.long)
 
     @property
     def rows(self) -> dict[int, Any] | None:

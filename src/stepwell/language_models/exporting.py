@@ -29,6 +29,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """Fixed options of each method; `forward` has the requested ones."""
 _USUAL_CONTEXT = 2048
+LEAST_CHUNK = 4
+"""The least limit of the tokens of a call: as many as the calls before the export take."""
 _ATTENTIONS: tuple[Attention, ...] = ("custom", "torch")
 _AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Error bound of a decoder against its model, as a share of the largest logit; 0.05 otherwise."""
@@ -89,10 +91,14 @@ def export_causal_lm(
         _make_experts_exportable(model)
         observed = observe(model, size, batch)
         takes_any = _wants_any_length(methods)
-        if chunk is not None and chunk < 2:
-            raise StepwellError(f"chunk is {chunk}, must be at least 2 tokens")
-        chunk = chunk or (CHUNK if has_pairs(model) else None)
+        if chunk is not None and chunk < LEAST_CHUNK:
+            raise StepwellError(f"chunk is {chunk}, must be at least {LEAST_CHUNK} tokens")
         if cache == "dynamic":
+            if chunk is not None:
+                raise StepwellError(
+                    "a call with a dynamic cache takes any number of tokens, but chunk limits it",
+                    help="omit chunk (--chunk), or use cache='static'",
+                )
             _refuse_what_does_not_grow(config, observed, attention, methods)
             if cache_dtype is not None:
                 raise StepwellError(
@@ -103,6 +109,7 @@ def export_causal_lm(
             form = Form(size, any_length is not False, "torch", "last", batch=batch)
             programs = {"forward": _with_caches_given(model, observed, form)}
         else:
+            chunk = chunk or (CHUNK if has_pairs(model) else None)
             kinds = _attentions(attention, cache_dtype)
             if len(kinds) > 1 and all(place.is_recurrent for place in observed.states):
                 kinds = ("torch",)  # No layer attends.
@@ -241,7 +248,7 @@ def _make_experts_exportable(model: Any) -> None:
 def _refuse_what_takes_one(model: Any, observed: Observed) -> None:
     if observed.is_recurrent and not are_known(model):
         raise StepwellError(
-            f"{_kind(model)} takes one token at a time: its recurrent layers have no other form",
+            f"{_kind(model)} takes one token at a time: its recurrent layers have no form for more",
             help="use any_length=False (--one-token), or the method decode",
         )
 
@@ -299,9 +306,10 @@ def _compare(model: Any, decoder: Decoder) -> None:
         ends = tuple(range(1, min(8, form.context) + 1))
     elif decoder.is_recurrent:  # Calls of one token, of some, of a whole chunk, and another one.
         full = min(form.chunk or 8, form.most)
-        ends = tuple(sorted({min(end, form.context) for end in (1, 4, 4 + full, 9 + full)}))
+        ends = (1, 4, 4 + full, 4 + full + min(5, full))
+        ends = tuple(sorted({min(end, form.context) for end in ends}))
     else:
-        ends = (4, min(8, form.context))
+        ends = (min(8, form.context) // 2, min(8, form.context))
     count = ends[-1]
     tokens = (torch.arange(form.batch * count) * 7 + 3).view(form.batch, count) % vocabulary
     said_to = as_taken(model, form, tokens)

@@ -70,8 +70,6 @@ def at_once(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
     if not kept:
         yield
         return
-    for file, name in kept:
-        vars(file)[name] = functools.partial(_AT_ONCE[name], call)
     read = cache.get_recurrent_state
 
     def remember(*where: Any, **more: Any) -> Tensor:
@@ -80,6 +78,8 @@ def at_once(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
 
     cache.get_recurrent_state = remember
     try:
+        for file, name in kept:
+            vars(file)[name] = functools.partial(_AT_ONCE[name], call)
         yield
     finally:
         del cache.get_recurrent_state

@@ -337,7 +337,7 @@ def crop(x: Value, dim: int, *, op: Any, out: Out, b: Rewriter) -> Value:
         groups=channels,
         adjustment=(0, 0),
     )
-    if order[1] == 2:
+    if order != sorted(order):
         y = y.permute([0, 3, 1, 2])
     return y.view(*out.shape)
 

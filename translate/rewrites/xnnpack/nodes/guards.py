@@ -86,11 +86,14 @@ def may_be_empty(near: Operation | SSAValue, sizes: Iterable[Dim]) -> Refusal | 
 
 
 def may_cut_all(near: Operation, size: Dim) -> Refusal | None:
-    """Refuse a slice of a dynamic axis that keeps no row of its least size."""
-    least = None if isinstance(size, int) else interval(size, ranges_around(near))[0]
-    if least is None or least > 0:
+    """Refuse a slice of a dynamic axis that may keep no row; a text without ranges says nothing."""
+    ranges = ranges_around(near)
+    least = size if isinstance(size, int) else interval(size, ranges)[0]
+    if least is None and not ranges:
         return None
-    return Refusal(f"no row is left where {size} is {least}, for which XNNPACK fails")
+    if least is not None and least > 0:
+        return None
+    return Refusal(f"{size} rows may be none, for which XNNPACK fails")
 
 
 def not_static(value: SSAValue) -> Refusal | None:

@@ -8,8 +8,8 @@ alternations, which is a lower bound for every partition. With `optimize="memory
 weights becomes several delegates, because packing their weights then takes less memory
 (`PartitionXnnpack`).
 
-What kernels read of a stage is left to kernels, too, if it only reshapes or cuts results of kernels,
-or multiplies one by a constant vector: that costs less than a call of a delegate.
+Nodes whose results kernels read become kernels if they only reshape or slice kernels' results, or
+multiply one by a constant vector, because the call of a delegate costs more.
 
 Outside delegates a quantized value is represented by its stored integers. The casts that state its
 quantized type (`quant.scast`) are inside the delegates that read or produce it, and nowhere else.
@@ -143,7 +143,7 @@ def _members(
 ) -> tuple[dict[Operation, int], dict[int, list[Operation]]]:
     """Return the stage of each op of a block, and the nodes of each stage.
 
-    A stage that no kernel reads before the next stage is part of that.
+    A stage is merged into the next one if no kernel of its own stage reads it.
     """
     stages = _stages(block, wanted)
     members: dict[int, list[Operation]] = {}
@@ -159,7 +159,7 @@ def _members(
 
 
 def _must_stay(op: Operation, stages: Mapping[Operation, int], wanted: Wanted) -> bool:
-    """Whether a kernel of the same stage reads a node, or a node that needs another quantization."""
+    """Whether a kernel of its stage, or a node that needs another quantization, reads a node."""
     uses = [use for result in op.results for use in result.uses]
     return any(
         wanted[use.operation][use.index] != use.operation.operands[use.index].type

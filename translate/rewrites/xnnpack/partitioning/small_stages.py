@@ -1,4 +1,4 @@
-"""Leave what costs less as kernels outside of XNNPACK delegates.
+"""Replace nodes that cost less as kernels than in an XNNPACK delegate.
 
 A call of a delegate takes longer than a view, or than a product of numbers and a constant vector.
 """
@@ -35,12 +35,12 @@ def leave_to_kernels(ops: list[Operation]) -> bool:
     if not _is_small(small):
         return False
     for op in small:
-        _leave_to_kernel(op)
+        _replace_by_kernel(op)
     return True
 
 
 def _needed_by_kernels(ops: list[Operation]) -> list[Operation]:
-    """Return the nodes of a stage from which kernels read, and those from which such nodes do."""
+    """Return the nodes of a stage that kernels read, directly or through other nodes of it."""
     needed: dict[Operation, None] = {}
     for op in reversed(ops):
         users = [use.operation for result in op.results for use in result.uses]
@@ -55,7 +55,7 @@ def _is_small(ops: list[Operation]) -> bool:
     """
     inside = set(ops)
     products = [op for op in ops if not isinstance(op, StaticReshape | StaticSlice)]
-    if not ops or len(products) > 1 or not all(map(_becomes_kernel, ops)):
+    if not ops or len(products) > 1 or not all(map(_has_kernel_form, ops)):
         return False
     operands = [value.owner for op in ops for value in operands_of(op)]
     users = [user for op in ops for user in _kernels(op)]
@@ -63,21 +63,27 @@ def _is_small(ops: list[Operation]) -> bool:
     return all(isinstance(op, SchemaOp | WeightOp | Block) for op in around)
 
 
-def _becomes_kernel(op: Operation) -> bool:
-    """Whether `_leave_to_kernel` replaces a node."""
-    if isinstance(op, StaticReshape) or not isinstance(op, StaticSlice | Multiply):
-        return isinstance(op, StaticReshape)
-    if element(op.output.type) != f32 or not is_static(op.output.type):
+def _has_kernel_form(op: Operation) -> bool:
+    """Whether `_replace_by_kernel` has a kernel for a node."""
+    type_ = op.results[0].type
+    if element(type_) != f32:
         return False
-    result = dims(op.output.type)
-    if isinstance(op, StaticSlice):
-        return sum(map(ne, dims(op.input.type), result)) == 1
-    x, factor = op.operands
-    is_vector = isinstance(factor.owner, WeightOp) and dims(factor.type) == result[-1:]
-    return op.output_range is None and is_vector and dims(x.type) == result
+    result = dims(type_)
+    match op:
+        case StaticReshape():
+            return True
+        case StaticSlice():
+            return is_static(type_) and sum(map(ne, dims(op.input.type), result)) == 1
+        case Multiply():
+            x, factor = op.operands
+            is_vector = isinstance(factor.owner, WeightOp) and dims(factor.type) == result[-1:]
+            is_whole = is_static(type_) and dims(x.type) == result
+            return op.output_range is None and is_vector and is_whole
+        case _:
+            return False
 
 
-def _leave_to_kernel(op: Operation) -> None:
+def _replace_by_kernel(op: Operation) -> None:
     """Replace a node of a small stage by the operator with the same result."""
     type_ = op.results[0].type
     match op:
@@ -86,7 +92,8 @@ def _leave_to_kernel(op: Operation) -> None:
         case StaticSlice():
             pairs = zip(dims(op.input.type), dims(type_), strict=True)
             at = next(index for index, (held, cut) in enumerate(pairs) if held != cut)
-            start, size = op.ints("offsets")[at], op.ints("sizes")[at]
+            start, size = op.ints("offsets")[at], dims(type_)[at]
+            assert isinstance(size, int)
             new = aten.SliceTensor.make(op.input, at, start, start + size, 1, result_types=[type_])
         case _:
             assert isinstance(op, StaticReshape)
