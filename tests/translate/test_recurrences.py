@@ -90,11 +90,13 @@ STATE = torch.randn(BATCH, HEADS, KEYS, generator=torch.Generator().manual_seed(
 @pytest.mark.parametrize("kind", [delta_rule, by_channel, state_space, selective])
 def test_tokens_at_once_are_those_one_by_one(kind: Any, decay: float):
     torch.manual_seed(0)
-    call = recurrences._Call(recurrences.squares(CHUNK), STATE)
+    call = recurrences._Call(recurrences.pair_masks(CHUNK), STATE)
     for count in (1, 2, 5, 33, 63, 64):
         replaced, recurrent, given, how = kind(count, decay)
-        at_once = functools.partial(recurrences._AT_ONCE[replaced.__name__], call)
-        for got, want in zip(at_once(*given, **how), recurrent(*given, **how), strict=True):
+        chunked_recurrences = functools.partial(recurrences._CHUNKED[replaced.__name__], call)
+        for got, want in zip(
+            chunked_recurrences(*given, **how), recurrent(*given, **how), strict=True
+        ):
             assert float((got - want).abs().max()) < 2e-5 * float(want.abs().max())
 
 
@@ -104,7 +106,7 @@ def test_functions_of_transformers_are_there_again_afterwards():
     before = lfm2.causal_conv1d_fn
     sizes = {"hidden_size": 16, "intermediate_size": 16, "vocab_size": 8, "num_hidden_layers": 1}
     made = model(imported("transformers").Lfm2Config(**sizes, layer_types=["conv"]))
-    with recurrences.at_once(made, imported("transformers").DynamicCache(), None):
+    with recurrences.chunked_recurrences(made, imported("transformers").DynamicCache(), None):
         assert lfm2.causal_conv1d_fn is not before
     assert lfm2.causal_conv1d_fn is before
-    assert not recurrences.has_pairs(made)
+    assert not recurrences.needs_pair_masks(made)

@@ -181,7 +181,9 @@ def unfold_to_slices(x: Value, dimension: int, size: int, step: int, *, op: Any,
     no_refusal(not_for_xnnpack(op))
     at = x.axis(dimension)
     if step != 1 or size > WIDEST_BORDER:
-        refuse(f"the windows of {size} elements are {step} apart; only few elements at every place")
+        refuse(
+            f"windows of {size} elements with step {step}; at most {WIDEST_BORDER} and step 1 are supported"
+        )
     shape, parts = (*out.shape[:-1], 1), list[Value]()
     for first in range(size):
         stop = first - size + 1 or TO_THE_END

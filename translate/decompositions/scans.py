@@ -59,7 +59,7 @@ def cumsum_to_additions(x: Value, dim: int, *, op: Any) -> Value:
 
 
 def _moved(x: Value, at: int, count: int, fill: float) -> Value:
-    """Return the elements moved back along an axis, with a number before the first of them."""
+    """Return the elements shifted towards the end of an axis, with `fill` in front of them."""
     size, in_front = x.shape[at], [0] * (2 * (x.rank - 1 - at))
     if isinstance(size, int):
         x = x.slice(at, 0, size - count)

@@ -112,7 +112,7 @@ def _ranged(op: Any, size: Dim) -> tuple[int, int, int]:
 
 
 def _counted_from_end(op: Any, stop: SSAValue, size: Dim) -> Any:
-    """Return the end of a slice as a number, if it is a fixed number of rows before the axis's.
+    """Return the end of a slice as a number, if it is a fixed distance before the end of the axis.
 
     The result's size shows that the end neither becomes negative nor is before the start.
     """

@@ -16,7 +16,7 @@ from stepwell.language_models.observing import (
     places,
     remembers,
 )
-from stepwell.language_models.recurrences import at_once, has_pairs, squares
+from stepwell.language_models.recurrences import chunked_recurrences, needs_pair_masks, pair_masks
 
 transformers = OnDemand("transformers")
 
@@ -50,21 +50,23 @@ class Form:
     """Greatest number of tokens of a call, if less than the context."""
 
     @property
-    def most(self) -> int:
+    def max_tokens(self) -> int:
         """Return the greatest number of tokens of a call that takes any number."""
         return min(self.chunk or self.context, self.context - 1)
 
     @property
     def tokens(self) -> Tensor:
         """Return example tokens for the export."""
-        return torch.ones(self.batch, min(3, self.most) if self.any_length else 1, dtype=torch.long)
+        return torch.ones(
+            self.batch, min(3, self.max_tokens) if self.any_length else 1, dtype=torch.long
+        )
 
     @property
     def rows(self) -> dict[int, Any] | None:
         """Return the dynamic axis of the tokens, for the export."""
         if not self.any_length:
             return None
-        return {1: torch.export.Dim("tokens", min=1, max=self.most)}
+        return {1: torch.export.Dim("tokens", min=1, max=self.max_tokens)}
 
 
 class Decoder(nn.Module):
@@ -94,7 +96,7 @@ class Decoder(nn.Module):
         for place in self.states:
             self.register_buffer(place.name, place.tensor, persistent=False)
         self.pairs: Tensor | None
-        masks = squares(form.most) if has_pairs(model) else None
+        masks = pair_masks(form.max_tokens) if needs_pair_masks(model) else None
         self.register_buffer("pairs", masks, persistent=False)
         self.rows: Tensor
         self.register_buffer("rows", torch.arange(context), persistent=False)
@@ -143,7 +145,7 @@ class Decoder(nn.Module):
             **({"logits_to_keep": 1} if self.form.logits == "last" else {}),
             **({"attention_mask": self.all_seen} if self.form.gives_mask else {}),
         }
-        with at_once(self.model, self.cache, self.pairs):
+        with chunked_recurrences(self.model, self.cache, self.pairs):
             model = self.model(**accepted(self.model, arguments))
         for place in self.states:
             if place.in_model:

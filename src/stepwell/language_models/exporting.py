@@ -16,7 +16,7 @@ from stepwell.language_models.decoder import Decoder, Form, Growing, Logits, Tak
 from stepwell.language_models.metadata import context_of, metadata
 from stepwell.language_models.observing import Observed, loose_tensors, observe, own_attention
 from stepwell.language_models.preparing import DTYPES
-from stepwell.language_models.recurrences import CHUNK, are_known, has_pairs
+from stepwell.language_models.recurrences import CHUNK, has_chunked_form, needs_pair_masks
 from stepwell.quantization.quantizers import in_floats
 from stepwell.translate.importer.export_call import export
 
@@ -109,7 +109,7 @@ def export_causal_lm(
             form = Form(size, any_length is not False, "torch", "last", batch=batch)
             programs = {"forward": _with_caches_given(model, observed, form)}
         else:
-            chunk = chunk or (CHUNK if has_pairs(model) else None)
+            chunk = chunk or (CHUNK if needs_pair_masks(model) else None)
             kinds = _attentions(attention, cache_dtype)
             if len(kinds) > 1 and all(place.is_recurrent for place in observed.states):
                 kinds = ("torch",)  # No layer attends.
@@ -124,7 +124,7 @@ def export_causal_lm(
     is_dynamic = form.any_length if "forward" in methods else takes_any
     told = metadata(model, size, form.attention, is_dynamic, form.logits == "all")
     if is_dynamic and chunk is not None:
-        told["get_max_seq_len"] = form.most
+        told["get_max_seq_len"] = form.max_tokens
     if cache == "dynamic":  # A runner that asks for a cache means one inside.
         told = {key: value for key, value in told.items() if not key.startswith("use_")}
     return {**programs, **told}
@@ -246,7 +246,7 @@ def _make_experts_exportable(model: Any) -> None:
 
 
 def _refuse_what_takes_one(model: Any, observed: Observed) -> None:
-    if observed.is_recurrent and not are_known(model):
+    if observed.is_recurrent and not has_chunked_form(model):
         raise StepwellError(
             f"{_kind(model)} takes one token at a time: its recurrent layers have no form for more",
             help="use any_length=False (--one-token), or the method decode",
@@ -305,7 +305,7 @@ def _compare(model: Any, decoder: Decoder) -> None:
     if not form.any_length:
         ends = tuple(range(1, min(8, form.context) + 1))
     elif decoder.is_recurrent:  # Calls of one token, of some, of a whole chunk, and another one.
-        full = min(form.chunk or 8, form.most)
+        full = min(form.chunk or 8, form.max_tokens)
         ends = (1, 4, 4 + full, 4 + full + min(5, full))
         ends = tuple(sorted({min(end, form.context) for end in ends}))
     else:

@@ -29,13 +29,13 @@ CHUNK = 64
 """Default of the greatest number of tokens of a call, if work grows with its square."""
 
 
-def squares(chunk: int) -> Tensor:
+def pair_masks(chunk: int) -> Tensor:
     """Return masks over pairs of tokens (i, j), `[2 + 2 · levels, 1, 1, chunk + 1, chunk + 1]`.
 
     The first is 1 where j ≤ i, the second where j = i. Level k has blocks of 2ᵏ⁺¹ tokens: a mask is
     1 where i is in the second half and j in the first half of the same block, and another one where
     j is between i and the middle of its block (in the second half including i, in the first half
-    not). One row more than a call has tokens spares torch the question whether it has all.
+    not). There is one row more than a call has tokens, so that torch need not specialize on it.
     """
     at = torch.arange(chunk + 1)
     i, j = at[:, None], at
@@ -47,24 +47,24 @@ def squares(chunk: int) -> Tensor:
     return torch.stack(found)[:, None, None].float()
 
 
-def has_pairs(model: Any) -> bool:
+def needs_pair_masks(model: Any) -> bool:
     """Whether a layer computes with pairs of the tokens of a call, so that a call has few."""
     return any(name in _PAIRS for _, name in _functions(model))
 
 
-def are_known(model: Any) -> bool:
+def has_chunked_form(model: Any) -> bool:
     """Whether recurrent layers of the model call functions that have another form here."""
     return bool(_functions(model))
 
 
 @contextmanager
-def at_once(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
+def chunked_recurrences(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
     """Let recurrent layers take the tokens of a call, and continue from their state.
 
     Args:
         model: the model.
         cache: its cache, initialized.
-        masks: those of `squares` for the greatest number of tokens of a call, if it has pairs.
+        masks: those of `pair_masks` for the greatest number of tokens of a call, if it has pairs.
     """
     kept, call = _functions(model), _Call(masks)
     if not kept:
@@ -79,7 +79,7 @@ def at_once(model: Any, cache: Any, masks: Tensor | None) -> Generator[None]:
     cache.get_recurrent_state = remember
     try:
         for file, name in kept:
-            vars(file)[name] = functools.partial(_AT_ONCE[name], call)
+            vars(file)[name] = functools.partial(_CHUNKED[name], call)
         yield
     finally:
         del cache.get_recurrent_state
@@ -91,7 +91,7 @@ def _functions(model: Any) -> dict[tuple[ModuleType, str], Any]:
     """Return the functions of transformers' modules that have another form here."""
     files = {sys.modules[type(layer).__module__] for layer in model.modules()}
     return {
-        (file, name): vars(file)[name] for file in files for name in _AT_ONCE if name in vars(file)
+        (file, name): vars(file)[name] for file in files for name in _CHUNKED if name in vars(file)
     }
 
 
@@ -100,7 +100,7 @@ class _Call:
     """What the functions of a call read."""
 
     masks: Any
-    """Those of `squares`."""
+    """Those of `pair_masks`."""
     state: Any = None
     """The recurrent state that a layer read last; selective scans do not get it."""
 
@@ -113,7 +113,7 @@ def _convolve(
     activation: Any = None,
     **_: Any,
 ) -> Tensor:
-    """Convolve the inputs of n tokens, `[batch, channels, k + n]`, behind those of k others."""
+    """Convolve the inputs of k earlier tokens and n new ones, `[batch, channels, k + n]`."""
     made = functional.conv1d(
         inputs.to(weight.dtype), weight[:, None], bias, groups=weight.shape[0]
     )[:, :, 1:]
@@ -190,7 +190,7 @@ def _state_space(
         A, D: `[heads]`.
         B, C: `[batch, n, groups, size of states]`.
         initial_states: S, `[batch, heads, size, size of states]`.
-        dt_bias, dt_softplus, dt_limit: what becomes of the steps, in this order.
+        dt_bias, dt_softplus, dt_limit: applied to the steps in this order.
 
     Returns:
         Like `hidden_states`, and the next state.
@@ -232,7 +232,7 @@ def _selective_scan(
         B, C: `[batch, size of states, n]`.
         D: `[channels]`.
         z: `[batch, channels, n]`.
-        delta_bias, delta_softplus: what becomes of the steps, in this order.
+        delta_bias, delta_softplus: applied to the steps in this order.
 
     Returns:
         Like `hidden_states`, and the next state.
@@ -267,11 +267,11 @@ def _each(
 
 
 class _Pairs:
-    """The n tokens of a call, and what decays between one and another."""
+    """Decays between pairs of the n tokens of a call."""
 
     def __init__(self, masks: Tensor, g: Tensor) -> None:
         """Sum logarithms of decay, `[batch, heads, n, 1 or channels]`."""
-        count = g.shape[2]
+        count: Any = g.shape[2]
         levels = 0 if isinstance(count, int) and count == 1 else masks.shape[0] // 2 - 1
         self.causal, self.same, *rest = masks[..., :count, :count].unbind()
         self.halves, self.middles = rest[:levels], rest[len(rest) - levels :]
@@ -279,7 +279,7 @@ class _Pairs:
         self.since_start, self.to_end = sums.exp(), (sums[:, :, -1:] - sums).exp()
         self.whole = sums[:, :, -1:].exp()
         self.decay: Tensor | None = None
-        if g.shape[-1] == 1:  # No exponent is positive, for pairs outside the mask neither.
+        if g.shape[-1] == 1:  # No exponent is positive, not even outside the mask.
             self.decay = ((sums - sums.transpose(-1, -2)) * self.causal).exp() * self.causal
 
     def products(self, left: Tensor, right: Tensor) -> Tensor:
@@ -315,4 +315,4 @@ _PAIRS = {
     "recurrent_kimi_delta_attention": _delta_rule,
     "mamba2_chunk_scan": _state_space,
 }
-_AT_ONCE = {"causal_conv1d_fn": _convolve, "mamba_selective_scan": _selective_scan, **_PAIRS}
+_CHUNKED = {"causal_conv1d_fn": _convolve, "mamba_selective_scan": _selective_scan, **_PAIRS}

@@ -299,15 +299,15 @@ def _spread(x: Value, filter_: torch.Tensor, result: Attribute, op: Any, b: Rewr
     """,
 )
 def crop(x: Value, dim: int, *, op: Any, out: Out, b: Rewriter) -> Value:
-    """Lower a slice that drops rows from the end of a dynamic axis: a transposed convolution of
-    single pixels, of which padding takes rows away. Each number is one product with 1, plus −0.
+    """Lower a slice that drops rows from the end of a dynamic axis: a 1×1 transposed
+    convolution whose padding removes rows. Each number is one product with 1, plus −0.
     """
     found = _cropped(op)
     assert found is not None
     if x.dtype != f32:
         refuse("XNNPACK has transposed convolutions only in float32")
     if isinstance(x.owner, Block):
-        refuse("a kernel crops an input before the delegate")
+        refuse("the input is cropped by a kernel, before the delegate")
     at, shape, order = dim % x.rank, x.shape, list(range(x.rank))
     no_refusal(may_cut_all(op, out.shape[at]))
     if is_open_once(shape):
@@ -320,7 +320,7 @@ def crop(x: Value, dim: int, *, op: Any, out: Out, b: Rewriter) -> Value:
             order = [0, 2, 3, 1]
         at, sizes = order.index(at), [shape[axis] for axis in order]
     else:
-        refuse("several sizes are symbolic, not those of an image")
+        refuse("several sizes are symbolic, and the rank is not 3 or 4")
     if at == 3 or isinstance(channels := sizes[3], Size):
         refuse("the number of channels is symbolic")
     made = [*sizes[:at], settled(Size.of(sizes[at]) - sum(found)), *sizes[at + 1 :]]

@@ -276,7 +276,7 @@ def _greatest_along(value: Value, at: int, op: Any) -> Value:
     if most is None:
         refuse("the size of the axis has no upper bound, which the number of windows depends on")
     if _symbols(shape) > 1:
-        refuse("another size is symbolic beside that of the axis")
+        refuse("another size than that of the axis is symbolic, too")
     before, behind = _count(shape[:at]), _count(shape[at + 1 :])
     if behind == 1:  # Pools compute the last axis at once.
         image = value.view(before, size).permute([1, 0]).view(1, size, 1, before)

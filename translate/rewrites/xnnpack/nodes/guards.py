@@ -127,8 +127,9 @@ def moves_among_integers(op: SchemaOp) -> bool:
     """Whether an op moves data that comes from integers or inputs and is read outside delegates.
 
     Outside a delegate a view costs nothing. Inside, it would need one more delegate, before the
-    others. An image that is cut into patches is viewed, permuted, and viewed again. After the last
-    delegate, a view with several dynamic sizes and what moves its data to the results stay outside.
+    others. An image that is cut into patches is viewed, permuted, and viewed again. Views with
+    several dynamic sizes after the last delegate stay outside, with the ops between them and the
+    results.
     """
     given = op.operands[0]
     while _is_of_several_sizes(given.owner):
@@ -169,26 +170,33 @@ def _stays_outside(reader: Operation) -> bool:
     )
 
 
-def is_made_of_integers(value: SSAValue, depth: int = 0) -> bool:
+def is_made_of_integers(value: SSAValue) -> bool:
     """Whether a value is constant, or computed from integers by ops that no delegate contains."""
-    if depth == _FAR:
-        return False
-    owner = value.owner
-    if isinstance(owner, WeightOp | ConstantOp) or isinstance(value.type, IntType):
-        return True
-    if not isinstance(owner, SchemaOp) or not owner.operands:
-        return False
-    source = owner.operands[0].type
-    if owner.name in _LOOKS_UP or not isinstance(source, TensorType):
-        return True
-    if not is_float(element(source)):
-        return True
-    return owner.name in _SMALL and all(is_made_of_integers(v, depth + 1) for v in owner.operands)
+    waiting, seen = [value], set[SSAValue]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        owner = value.owner
+        if isinstance(owner, WeightOp | ConstantOp) or isinstance(value.type, IntType):
+            continue
+        if len(seen) > _FAR or not isinstance(owner, SchemaOp) or not owner.operands:
+            return False
+        source = owner.operands[0].type
+        if owner.name in _LOOKS_UP or not isinstance(source, TensorType):
+            continue
+        if not is_float(element(source)):
+            continue
+        if owner.name not in _SMALL:
+            return False
+        waiting += owner.operands
+    return True
 
 
 def is_made_before(mask: SSAValue) -> bool:
-    """Whether integers and truth values are computed from inputs, constants, and few floats of
-    integers: no delegate must have ended.
+    """Whether no delegate must have ended before a mask: integers and truth values are computed
+    from inputs, constants, and few floats of integers.
     """
     waiting, seen = [mask], set[SSAValue]()
     while waiting:
@@ -203,22 +211,29 @@ def is_made_before(mask: SSAValue) -> bool:
     return True
 
 
-def _is_read_outside(value: SSAValue, depth: int = 0) -> bool:
-    if depth == _FAR:
-        return False
-    for use in value.uses:
-        reader = use.operation
-        if not isinstance(reader, SchemaOp):
+def _is_read_outside(value: SSAValue) -> bool:
+    waiting, seen = [value], set[SSAValue]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if len(seen) > _FAR:
             return False
-        if not isinstance(reader.results[0].type, TensorType):
-            continue
-        if not is_float(element(reader.results[0].type)):
-            continue
-        at = _CHOOSES.get(reader.name)
-        if at is not None and weight_key(reader.operands[at]) is None:
-            continue
-        if reader.name not in _SMALL or not _is_read_outside(reader.results[0], depth + 1):
-            return False
+        for use in value.uses:
+            reader = use.operation
+            if not isinstance(reader, SchemaOp):
+                return False
+            if not isinstance(reader.results[0].type, TensorType):
+                continue
+            if not is_float(element(reader.results[0].type)):
+                continue
+            at = _CHOOSES.get(reader.name)
+            if at is not None and weight_key(reader.operands[at]) is None:
+                continue
+            if reader.name not in _SMALL:
+                return False
+            waiting.append(reader.results[0])
     return True
 
 
@@ -228,7 +243,7 @@ _CHOOSES = {f"aten.where.{name}": 0 for name in ("self", "ScalarOther", "ScalarS
 """Ops that select by truth values, with the operand that holds those values."""
 
 _FAR = 32
-"""How many ops are searched in a row: there are few between integers and integers."""
+"""How many values are searched: there are few between integers and integers."""
 
 _LOOKS_UP = frozenset({"aten.embedding.default"})
 _SMALL = frozenset(

@@ -111,7 +111,7 @@ def stays_outside(value: SSAValue) -> Refusal | None:
     """Refuse unsupported types, constants only, and values that are read outside delegates."""
     op = cast(SchemaOp, value.owner)
     is_view = isinstance(op, aten.ViewDefault)
-    kinds = FLOATS if isinstance(op, aten.ExpandDefault) else MOVED  # A product repeats.
+    kinds = FLOATS if isinstance(op, aten.ExpandDefault) else MOVED  # An expand is a product.
     refusal = not_floats((op.operands[0], value), kinds) if is_view else not_for_xnnpack(op, kinds)
     if refusal := refusal or unknown_sizes(op):
         return refusal
@@ -136,7 +136,7 @@ def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
     """Return the axis and the begin of a slice that a node can compute.
 
     The result's size along a dynamic axis is static only if the slice is within the smallest size.
-    A slice to the end of a dynamic axis must keep a row of the smallest.
+    A slice to the end of a dynamic axis must keep a row at the smallest size.
     """
     bounds = static_bounds(op)
     if bounds is not None:
@@ -321,7 +321,7 @@ def clamps_of(node: XnnpackOp) -> dict[str, float]:
 
 
 def slice_sizes(shape: tuple[Dim, ...]) -> list[int]:
-    """Return a slice's sizes as the node takes them: 0 stands for a whole symbolic axis."""
+    """Return a slice's sizes as the node takes them: 0 means to the end of a symbolic axis."""
     return [0 if isinstance(d, Size) else d for d in shape]
 
 
