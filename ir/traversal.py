@@ -35,6 +35,21 @@ def connected(
         yield part
 
 
+def reached(
+    first: SSAValue, further: Callable[[SSAValue], Iterable[SSAValue]]
+) -> Iterator[SSAValue]:
+    """Yield a value and all that are reached from it, each once; `further(value)` is asked after
+    the value was yielded.
+    """
+    waiting, seen = [first], set[SSAValue]()
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            yield value
+            waiting += further(value)
+
+
 def makers_and_readers(op: Operation) -> Iterator[object]:
     """Yield the producers of an op's operands and the users of its results."""
     yield from (value.owner for value in op.operands)

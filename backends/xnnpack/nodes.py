@@ -122,16 +122,16 @@ class _SliceSizes:
     """
 
     name: ClassVar[str] = "sizes"
-    GREATEST: ClassVar[int] = 2**32 - 1
+    TO_THE_END: ClassVar[int] = 2**32 - 1
 
     def write(self, op: XnnpackOp) -> dict[str, Any]:
         """Return the node's sizes."""
         pairs = zip(op.ints("offsets"), op.ints("sizes"), strict=True)
-        return {"sizes": [size or (self.GREATEST if offset else 0) for offset, size in pairs]}
+        return {"sizes": [size or (self.TO_THE_END if offset else 0) for offset, size in pairs]}
 
     def read(self, node: dict[str, Any]) -> dict[str, Any]:
         """Return the op's sizes, with 0 for the rest of an axis."""
-        return {"sizes": [0 if size == self.GREATEST else size for size in node["sizes"]]}
+        return {"sizes": [0 if size == self.TO_THE_END else size for size in node["sizes"]]}
 
 
 _KERNEL = ("kernel_height", "kernel_width")

@@ -57,7 +57,7 @@ def write_pte(
 
 def _write(program: Program, embed: bool, tail: Tail) -> bytes:
     container = _container(program, embed, tail=tail)
-    return tail.file(to_parts(container, tail.segments, tail.fixed))
+    return tail.file(to_parts(container, tail=tail.segments, tail_offset=tail.fixed))
 
 
 def to_container(program: Program, *, embed_unpacked_constants: bool = False) -> Container:

@@ -249,7 +249,7 @@ def test_named_data_that_is_not_in_the_tail_stands_before_it(twins: stepwell.Low
     first, second = (NamedData(filled(tail, name, name.encode() * 70), 16) for name in "ab")
     named = {"a": first, **container.named_data, "b": second}
     expected = contents(named)
-    data = tail.file(to_parts(replace(container, named_data=named), tail.segments))
+    data = tail.file(to_parts(replace(container, named_data=named), tail=tail.segments))
     assert dict(contents(read_container(data).named_data)) == dict(expected)
 
 

@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.axes import maps
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
@@ -253,10 +254,10 @@ def transforms_to_products(
     scale = float(n) ** NORMALIZATIONS[normalization]
     row, order = rows_of(x, last)
     if form == BACK:
-        return _back(row, n, scale).permute(_inverse(order))
+        return _back(row, n, scale).permute(maps.inverse(order))
     outputs = n // 2 + 1 if form == REAL and one_sided else n
     parts = transformed(row, n, outputs, inverse=inverse, scale=scale)
-    return paired([part.permute(_inverse(order)) for part in parts])
+    return paired([part.permute(maps.inverse(order)) for part in parts])
 
 
 FUNCTIONS = {
@@ -383,7 +384,7 @@ def _by_kernel(x: Value, at: int, n: int, code: int, inverse: bool) -> Value:
         picked = numbers.call(aten.IndexSelectDefault, last, places, shape=(*batch, 2 * n))
         terms.append(picked * x.constant(torch.stack(signs, 1).flatten()))
     total = terms[0] + terms[1] if len(terms) == 2 else terms[0]
-    made = total.view(*total.shape[:-1], n, 2).permute([*_inverse(order), x.rank])
+    made = total.view(*total.shape[:-1], n, 2).permute([*maps.inverse(order), x.rank])
     return Value(whole(made.ssa, x.b), x.b)
 
 
@@ -399,10 +400,6 @@ def rows_of(x: Value, at: int) -> tuple[Row, list[int]]:
     pairs = Value(both, x.b).permute([*order, x.rank])
     shape = pairs.shape
     return Row(pairs.view(*shape[:-2], shape[-2] * 2), PAIRS), order
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return [order.index(at) for at in range(len(order))]
 
 
 def transformed(row: Row, n: int, outputs: int, *, inverse: bool, scale: float) -> list[Value]:

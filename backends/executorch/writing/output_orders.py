@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes.maps import inverse
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, is_static
@@ -39,8 +40,8 @@ def output_orders(
         permute = _read_once(parts.operands[0] if parts else value, aten.PermuteDefault)
         if permute is None or not _is_own(permute.operands[0], in_place):
             continue
-        moved = [axis % len(permute.arg("dims")) for axis in permute.arg("dims")]
-        order = tuple(moved.index(axis) for axis in range(len(moved)))
+        moved = permute.arg("dims")
+        order = inverse([axis % len(moved) for axis in moved])
         whole = (*order, len(order)) if parts else order
         if port.dim_order == whole:
             orders[permute] = order

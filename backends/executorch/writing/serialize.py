@@ -31,16 +31,19 @@ def to_bytes(container: Container) -> bytes:
 
 
 def to_parts(
-    container: Container, last: Mapping[str, Data] | None = None, fixed: int | None = None
+    container: Container,
+    *,
+    tail: Mapping[str, Data] | None = None,
+    tail_offset: int | None = None,
 ) -> list[Data]:
     """Return the parts that `to_bytes` joins; named data are separate parts, after all others.
 
     Args:
         container: the container to write.
-        last: the named data that stand at the end of the file, in their order.
-        fixed: the position of `last` if they are already in the file.
+        tail: the named data at the end of the file, in their order.
+        tail_offset: the position of the tail if it is already in the file.
     """
-    last = last or {}
+    tail = tail or {}
     check(container)
     segments = Segments()
     constants = _subsegments(segments, container.constants, ALIGNMENT)
@@ -51,12 +54,16 @@ def to_parts(
     )
     payloads = _Payloads(segments)
     plans = [_plan(method, payloads) for method in container.methods]
-    shared = _shared(segments, container, constants, last)
-    held = {key: value for key, value in container.named_data.items() if key not in last}
-    named = shared | segments.add_named({key: held[key] for key in held if key not in shared})
+    shared = _shared(segments, container, constants, tail)
+    before = {
+        key: value
+        for key, value in container.named_data.items()
+        if key not in shared and key not in tail
+    }
+    named = shared | segments.add_named(before)
     first = len(segments.table)
-    behind = {key: replace(container.named_data[key], data=data) for key, data in last.items()}
-    named |= segments.add_named(behind)
+    last = {key: replace(container.named_data[key], data=data) for key, data in tail.items()}
+    named |= segments.add_named(last)
     program: Record = {
         "version": _VERSION,
         "execution_plan": plans,
@@ -68,7 +75,9 @@ def to_parts(
         "named_data": [{"key": key, "segment_index": index} for key, index in named.items()],
     }
     flatbuffer = write_root(program_schema(), program)
-    return with_program_header(flatbuffer, segments, None if fixed is None else (first, fixed))
+    return with_program_header(
+        flatbuffer, segments, None if tail_offset is None else (first, tail_offset)
+    )
 
 
 def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) -> Record:
@@ -85,7 +94,7 @@ def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) ->
 
 
 def _shared(
-    segments: Segments, container: Container, constants: Record, last: Mapping[str, Data]
+    segments: Segments, container: Container, constants: Record, tail: Mapping[str, Data]
 ) -> dict[str, int]:
     """Return the segments of named data that are also constants, inside the constants' segment; by
     key.
@@ -101,7 +110,7 @@ def _shared(
     }
     indices: dict[str, int] = {}
     for key, value in container.named_data.items():
-        is_apart = key in last or not len(value.data)
+        is_apart = key in tail or not len(value.data)
         offset = None if is_apart else offsets.get(memory_range(value.data))
         if offset is not None and offset % value.alignment == 0:
             indices[key] = len(segments.table)

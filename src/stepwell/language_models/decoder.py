@@ -123,12 +123,12 @@ class Decoder(nn.Module):
         ends = torch.cat([input_pos, input_pos + (count - 1)])
         position = self.rows.index_select(0, ends)[:1]
         tensors = {place.name: place.tensor for place in self.states if place.in_model}
-        goes_on = (position != 0).long()
+        is_continued = (position != 0).long()
         for place in self.states:  # While it is exported, buffers are fake tensors.
             buffer = getattr(self, place.name)
             if place.is_recurrent:  # A row is copied; the kernel of `where` takes each element.
                 either = torch.stack([torch.zeros_like(buffer), buffer])
-                buffer.copy_(either.index_select(0, goes_on)[0])
+                buffer.copy_(either.index_select(0, is_continued)[0])
             place.put(buffer)
         for place in self.lengths:
             place.put(position[0].clone())

@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Rule, rule_for
+from stepwell.ir.traversal import reached
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.error_rules import NoErrorRule, unit
 from stepwell.validation.kernel_steps import STEPS
@@ -85,18 +86,12 @@ class Sides:
 
     def shared(self, new: SSAValue) -> set[SSAValue]:
         """Return the operands of the new ops that existed before the application."""
-        found, waiting, seen = set[SSAValue](), [new], set[SSAValue]()
-        while waiting:
-            value = waiting.pop()
-            if value in seen:
-                continue
-            seen.add(value)
+
+        def operands(value: SSAValue) -> Sequence[SSAValue]:
             owner = value.owner
-            if isinstance(owner, Operation) and owner in self.fresh:
-                waiting += owner.operands
-            else:
-                found.add(value)
-        return found
+            return owner.operands if isinstance(owner, Operation) and owner in self.fresh else ()
+
+        return {value for value in reached(new, operands) if value.owner not in self.fresh}
 
     def above(self, value: SSAValue, depth: int) -> set[SSAValue]:
         """Return a value with the few ops before it that compute it."""

@@ -9,6 +9,7 @@ layer on, so that no slices are needed; the parts are then concatenated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import cast
 
@@ -25,6 +26,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.traversal import reached
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
@@ -153,18 +155,12 @@ def _images(op: XnnpackOp) -> list[SSAValue]:
 
 def _is_sliced(image: SSAValue, makers: set[Operation]) -> bool:
     """Whether the parts would have to slice the image, or an operand of the ops that compute it."""
-    seen: set[SSAValue] = set()
-    waiting = [image]
-    while waiting:
-        value = waiting.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        maker = value.owner
-        if not isinstance(maker, Operation) or maker not in makers:
-            return True
-        waiting += [] if _is_layer(maker) else _images(cast(XnnpackOp, maker))
-    return False
+
+    def images(value: SSAValue) -> Iterable[SSAValue]:
+        maker = cast(XnnpackOp, value.owner)
+        return [] if _is_layer(maker) else _images(maker)
+
+    return any(value.owner not in makers for value in reached(image, images))
 
 
 def _count(value: SSAValue) -> int:

@@ -19,6 +19,7 @@ from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import least_of, ranges_around
 from stepwell.ir.sizes.size import UNKNOWN, Size, is_of_data
 from stepwell.ir.sizes.size_ranges import interval
+from stepwell.ir.traversal import reached
 from stepwell.ir.types import Dim, IntType, dims, element
 
 MAX_SIZE = 2**31 - 1
@@ -89,9 +90,7 @@ def may_cut_all(near: Operation, size: Dim) -> Refusal | None:
     """Refuse a slice of a dynamic axis that may keep no row; a text without ranges says nothing."""
     ranges = ranges_around(near)
     least = size if isinstance(size, int) else interval(size, ranges)[0]
-    if least is None and not ranges:
-        return None
-    if least is not None and least > 0:
+    if (least is None and not ranges) or (least is not None and least > 0):
         return None
     return Refusal(f"{size} rows may be none, for which XNNPACK fails")
 
@@ -162,8 +161,7 @@ def _stays_outside(reader: Operation) -> bool:
         return False
     if _is_of_several_sizes(reader) or _picks_by_computed_indices(reader):
         return True
-    at = _CHOOSES.get(reader.name)
-    if at is not None and weight_key(reader.operands[at]) is None:
+    if _chooses_by_computed(reader):
         return True
     return not is_float(element(reader.results[0].type)) or (
         reader.name in _SMALL and stands_among_integers(reader)
@@ -172,69 +170,81 @@ def _stays_outside(reader: Operation) -> bool:
 
 def is_made_of_integers(value: SSAValue) -> bool:
     """Whether a value is constant, or computed from integers by ops that no delegate contains."""
-    waiting, seen = [value], set[SSAValue]()
-    while waiting:
-        value = waiting.pop()
-        if value in seen:
+    for count, part in enumerate(reached(value, _operands_of_small), 1):
+        if _is_constant(part):
             continue
-        seen.add(value)
-        owner = value.owner
-        if isinstance(owner, WeightOp | ConstantOp) or isinstance(value.type, IntType):
-            continue
-        if len(seen) > _FAR or not isinstance(owner, SchemaOp) or not owner.operands:
+        if count > _FAR or not (_reads_integers(part) or _is_small(part)):
             return False
-        source = owner.operands[0].type
-        if owner.name in _LOOKS_UP or not isinstance(source, TensorType):
-            continue
-        if not is_float(element(source)):
-            continue
-        if owner.name not in _SMALL:
-            return False
-        waiting += owner.operands
     return True
+
+
+def _operands_of_small(value: SSAValue) -> Sequence[SSAValue]:
+    if isinstance(value.owner, Block) or _is_constant(value) or _reads_integers(value):
+        return ()
+    return value.owner.operands
+
+
+def _is_constant(value: SSAValue) -> bool:
+    return isinstance(value.owner, WeightOp | ConstantOp) or isinstance(value.type, IntType)
+
+
+def _reads_integers(value: SSAValue) -> bool:
+    owner = value.owner
+    if not isinstance(owner, SchemaOp) or not owner.operands:
+        return False
+    source = owner.operands[0].type
+    is_floats = isinstance(source, TensorType) and is_float(element(source))
+    return owner.name in _LOOKS_UP or not is_floats
+
+
+def _is_small(value: SSAValue) -> bool:
+    return isinstance(value.owner, SchemaOp) and value.owner.name in _SMALL
 
 
 def is_made_before(mask: SSAValue) -> bool:
     """Whether no delegate must have ended before a mask: integers and truth values are computed
     from inputs, constants, and few floats of integers.
     """
-    waiting, seen = [mask], set[SSAValue]()
-    while waiting:
-        value = waiting.pop()
-        if value in seen or isinstance(value.owner, Block):
-            continue
-        seen.add(value)
-        is_held = isinstance(value.type, TensorType) and is_float(element(value.type))
-        if is_held and not is_made_of_integers(value):
-            return False
-        waiting += value.owner.operands
-    return True
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        return () if isinstance(value.owner, Block) else value.owner.operands
+
+    return all(
+        isinstance(value.owner, Block)
+        or not (isinstance(value.type, TensorType) and is_float(element(value.type)))
+        or is_made_of_integers(value)
+        for value in reached(mask, operands)
+    )
 
 
 def _is_read_outside(value: SSAValue) -> bool:
-    waiting, seen = [value], set[SSAValue]()
-    while waiting:
-        value = waiting.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if len(seen) > _FAR:
+    """Whether kernels read a value, directly or behind ops that no delegate contains."""
+
+    def results(value: SSAValue) -> Iterable[SSAValue]:
+        readers = [use.operation for use in value.uses]
+        return [reader.results[0] for reader in readers if not _is_of_kernels(reader)]
+
+    for count, part in enumerate(reached(value, results), 1):
+        readers = [use.operation for use in part.uses]
+        if count > _FAR or not all(
+            isinstance(reader, SchemaOp) and (_is_of_kernels(reader) or reader.name in _SMALL)
+            for reader in readers
+        ):
             return False
-        for use in value.uses:
-            reader = use.operation
-            if not isinstance(reader, SchemaOp):
-                return False
-            if not isinstance(reader.results[0].type, TensorType):
-                continue
-            if not is_float(element(reader.results[0].type)):
-                continue
-            at = _CHOOSES.get(reader.name)
-            if at is not None and weight_key(reader.operands[at]) is None:
-                continue
-            if reader.name not in _SMALL:
-                return False
-            waiting.append(reader.results[0])
     return True
+
+
+def _is_of_kernels(reader: Operation) -> bool:
+    """Whether an op computes no floats, or chooses them by computed truth values."""
+    type_ = reader.results[0].type
+    is_floats = isinstance(type_, TensorType) and is_float(element(type_))
+    return not is_floats or (isinstance(reader, SchemaOp) and _chooses_by_computed(reader))
+
+
+def _chooses_by_computed(reader: SchemaOp) -> bool:
+    """Whether an op selects by truth values that are not constant."""
+    at = _CHOOSES.get(reader.name)
+    return at is not None and weight_key(reader.operands[at]) is None
 
 
 _CHOOSES = {f"aten.where.{name}": 0 for name in ("self", "ScalarOther", "ScalarSelf")} | {

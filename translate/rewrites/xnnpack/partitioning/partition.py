@@ -39,12 +39,7 @@ from xdsl.traits import IsTerminator
 
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_element
-from stepwell.dialects.xnnpack import (
-    DelegateOp,
-    DynamicInt8Type,
-    XnnpackOp,
-    YieldOp,
-)
+from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, XnnpackOp, YieldOp
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
@@ -54,9 +49,7 @@ from stepwell.ir.traversal import walk
 from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size
 from stepwell.translate.memory import MEMORY
-from stepwell.translate.rewrites.xnnpack.partitioning.small_stages import (
-    leave_to_kernels,
-)
+from stepwell.translate.rewrites.xnnpack.partitioning.small_stages import leave_to_kernels
 
 _ALWAYS_FIRST = (WeightOp, StateOp)
 _ALWAYS_LAST = (UpdateOp, MutateInputOp, ReturnOp)
