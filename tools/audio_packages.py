@@ -13,18 +13,14 @@ number; delegates, loops, and operators outside. The status is the number of mod
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import types
 from collections.abc import Callable
 from importlib import import_module
-from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import torch
+from _packages import make_importable, print_rows
 from torch import Tensor, nn
 
 TOLERANCE = 1e-5
@@ -241,14 +237,6 @@ MODELS: dict[str, Callable[[], Model]] = {
 }
 
 
-def _is_absent(name: str) -> bool:
-    try:
-        import_module(name)
-    except (ImportError, OSError):  # It is not installed, or built for another PyTorch.
-        return True
-    return False
-
-
 def exactly(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     """Return the result in double precision, or in single where a package converts to that."""
     try:
@@ -257,22 +245,11 @@ def exactly(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         return model.float()(*inputs).double()
 
 
-def prepared(folder: str) -> None:
-    """Make the packages of a folder importable."""
-    sys.path.append(folder)
-    for name in filter(_is_absent, MOCKED):
-        mock = sys.modules[name] = MagicMock()
-        mock.__spec__, mock.__path__ = ModuleSpec(name, None), []
-    for name in PARTS:
-        part = sys.modules[name] = types.ModuleType(name)
-        part.__path__ = [str(Path(folder) / name)]
-
-
 def row(folder: str, name: str) -> bool:
     """Print the row of a model; return whether it is wrong."""
     import stepwell
 
-    prepared(folder)
+    make_importable(folder, PARTS, MOCKED)
     torch.manual_seed(0)
     model, inputs = MODELS[name]()
     model.eval()
@@ -296,14 +273,7 @@ def main() -> int:
     if names[:1] == ["--row"]:
         return row(folder, names[1])
     print("| model | error | eager's | delegates | loops | outside |\n|" + "---|" * 6, flush=True)
-    wrong = 0
-    for name in names or MODELS:
-        command = [sys.executable, "-O", __file__, folder, "--row", name]
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            print(f"{name}: {(done.stderr.splitlines() or ['wrong'])[-1]}", flush=True)
-        wrong += done.returncode != 0
-    return wrong
+    return print_rows(__file__, folder, names or MODELS, "-O")
 
 
 if __name__ == "__main__":

@@ -18,19 +18,14 @@ status is the number of models that are wrong.
 
 from __future__ import annotations
 
-import importlib.metadata
-import subprocess
 import sys
-import types
 from collections.abc import Callable
 from copy import deepcopy
 from importlib import import_module
-from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import torch
+from _packages import make_importable, print_rows
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -182,25 +177,6 @@ DYNAMIC = ("yolo", "rtmdet", "detr")
 """Models whose source takes images of any size that 32 divides."""
 
 
-def prepared(folder: str) -> None:
-    """Make the packages of a folder importable."""
-    sys.path.append(folder)
-    for name in PARTS:
-        part: Any = types.ModuleType(name)
-        sys.modules[name] = part
-        part.__path__ = [str(Path(folder) / name.replace(".", "/"))]
-        part.__version__ = "2.2.0" if name == "mmcv" else "3.3.0"
-    version = importlib.metadata.version
-    importlib.metadata.version = lambda name: "9.9.9" if name in MOCKED else version(name)
-    for name in MOCKED:
-        try:
-            import_module(name)
-        except ImportError:
-            mock = sys.modules[name] = MagicMock()
-            mock.__spec__, mock.__path__ = ModuleSpec(name, None), []
-            mock.__version__ = "9.9.9"
-
-
 def compared(found: list[Tensor], wanted: list[Tensor]) -> tuple[float, int]:
     """Return the error of matched queries, infinite if one has no partner, and the tied ones."""
     found, wanted = [x.double() for x in found], [x.double() for x in wanted]
@@ -228,7 +204,7 @@ def row(folder: str, name: str) -> int:
     import stepwell
 
     if name in ("yolo", "rtmdet"):
-        prepared(folder)
+        make_importable(folder, PARTS, MOCKED)
     wrong = 0
     for kind in ("256 × 256", "192 × 320", *(["dynamic"] if name in DYNAMIC else [])):
         torch.manual_seed(0)
@@ -271,14 +247,7 @@ def main() -> int:
         "| model | images | delegates | outside | error | eager's | ties | |\n|" + "---|" * 8,
         flush=True,
     )
-    wrong = 0
-    for name in names or MODELS:
-        command = [sys.executable, __file__, folder, "--row", name]
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            print(f"{name}: {(done.stderr.splitlines() or ['wrong'])[-1]}", flush=True)
-        wrong += done.returncode
-    return wrong
+    return print_rows(__file__, folder, names or MODELS)
 
 
 if __name__ == "__main__":
