@@ -2,28 +2,47 @@
 
     %y = executorch.opaque_delegate "QnnBackend" <"forward.0.payload"> (%x)
            : (tensor<4xf32>) -> tensor<4xf32>
+    %z = executorch.delegate "VulkanBackend"(%y) {
+    ^bb0(%in: tensor<4xf32>):
+      %out = aten.gelu.default(%in) : (tensor<4xf32>) -> tensor<4xf32>
+      executorch.yield %out : tensor<4xf32>
+    } : (tensor<4xf32>) -> tensor<4xf32>
 
-The op keeps the payload, so that the program can be printed, verified and emitted again. The
-interpreter refuses the op by name.
+An opaque delegate keeps its payload, so that the program can be printed, verified and emitted
+again. The interpreter refuses the op by name. A delegate whose payload a reader opened contains the
+PyTorch operators that it computes. It can be interpreted and raised, but not emitted again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
+    region_def,
+    traits_def,
     var_operand_def,
     var_result_def,
 )
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
 
+from stepwell.dialects.delegate import (
+    parse_body,
+    parse_operands,
+    print_body,
+    print_operands,
+    verify_interface,
+)
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.levels import Level, register_level
 from stepwell.ir.types import WeightAttr
 
@@ -39,10 +58,12 @@ class OpaqueDelegateOp(IRDLOperation):
     backend = prop_def(StringAttr)
     payload = prop_def(WeightAttr)
     options = opt_prop_def(ArrayAttr)
+    reason = opt_prop_def(StringAttr)
+    """Why the reader of this backend did not open the payload."""
     inputs = var_operand_def()
     outputs = var_result_def()
     assembly_format: ClassVar[str] = (
-        "$backend $payload (`options` $options^)? `(` $inputs `)` attr-dict "
+        "$backend $payload (`options` $options^)? (`because` $reason^)? `(` $inputs `)` attr-dict "
         "`:` functional-type($inputs, $outputs)"
     )
 
@@ -54,6 +75,7 @@ class OpaqueDelegateOp(IRDLOperation):
         inputs: Sequence[SSAValue],
         results: Sequence[Attribute],
         options: Sequence[tuple[str, str]] = (),
+        reason: str | None = None,
     ) -> Self:
         """Create a call of a delegate whose payload stepwell does not read.
 
@@ -63,6 +85,7 @@ class OpaqueDelegateOp(IRDLOperation):
             inputs: the inputs of the delegate.
             results: the types of the delegate's outputs.
             options: compile options, as names and the weight keys of their bytes.
+            reason: why a reader of this backend did not open the payload.
         """
         properties: dict[str, Attribute] = {
             "backend": StringAttr(backend),
@@ -72,7 +95,64 @@ class OpaqueDelegateOp(IRDLOperation):
             properties["options"] = ArrayAttr(
                 [part for name, key in options for part in (StringAttr(name), WeightAttr(key))]
             )
+        if reason is not None:
+            properties["reason"] = StringAttr(reason)
         return cls.create(operands=inputs, result_types=results, properties=properties)
+
+
+@irdl_op_definition
+class DelegateOp(IRDLOperation):
+    """A delegate that was read; its region contains the PyTorch operators that it computes."""
+
+    name = "executorch.delegate"
+    backend = prop_def(StringAttr)
+    inputs = var_operand_def()
+    outputs = var_result_def()
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove())
+
+    @classmethod
+    def make(
+        cls, backend: str, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Block
+    ) -> Self:
+        """Create a delegate around a block whose arguments correspond to `inputs`."""
+        return cls.create(
+            operands=inputs,
+            result_types=results,
+            properties={"backend": StringAttr(backend)},
+            regions=[Region(body)],
+        )
+
+    def verify_(self) -> None:
+        verify_interface(self, self.body, YieldOp)
+
+    def print(self, printer: Printer) -> None:
+        """Print `"backend"(%x) { … } : (types) -> types`."""
+        printer.print_string(" ")
+        printer.print_attribute(self.backend)
+        print_operands(self, printer)
+        print_body(self, self.body, printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """Parse the output of `print`."""
+        properties = {"backend": StringAttr(parser.parse_str_literal())}
+        return cls.create(properties=properties, **parse_body(parser, parse_operands(parser)))
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """The terminator of a delegate's region; its operands are the delegate's outputs."""
+
+    name = "executorch.yield"
+    outputs = var_operand_def()
+    traits = traits_def(IsTerminator(), HasParent(DelegateOp))
+    assembly_format: ClassVar[str] = "($outputs^ `:` type($outputs))? attr-dict"
+
+
+@interprets(DelegateOp)
+def _delegate(op: DelegateOp, args: Sequence[Any], ctx: Interpreter) -> Sequence[Any]:
+    return ctx.run_region(op.body, args)
 
 
 _HELD = ("xnnpack.", "cmsis.", "control.", "sym.")
@@ -84,7 +164,7 @@ def _refuses(op: Operation) -> str | None:
     """
     from stepwell.dialects.aten.op import SchemaOp
 
-    if isinstance(op, OpaqueDelegateOp | SchemaOp):
+    if isinstance(op, OpaqueDelegateOp | DelegateOp | SchemaOp):
         return None
     if isinstance(op.parent_op(), FuncOp) and not op.name.startswith(_HELD):
         return "it is not a kernel, a delegate, a jump or a number"
@@ -94,4 +174,4 @@ def _refuses(op: Operation) -> str | None:
 EXECUTORCH_LEVEL = register_level(Level("executorch", _refuses))
 """A `.pte` that was read back: kernel calls, and delegates of any backend."""
 
-Executorch = Dialect("executorch", [OpaqueDelegateOp])
+Executorch = Dialect("executorch", [OpaqueDelegateOp, DelegateOp, YieldOp])

@@ -3,15 +3,14 @@
 Source: `schema.fbs` and `XNNHeader` in `executorch/backends/xnnpack/serialization`.
 """
 
-import struct
 from functools import cache
 
+from stepwell.backends.executorch.payload_header import HEADER
+from stepwell.backends.executorch.payload_header import split_header as split_payload
 from stepwell.backends.executorch.reading.read import shipped
 from stepwell.backends.flatbuffer import FlatbufferSchema, parse_schema
-from stepwell.ir.diagnostics import ParseFailure
 
 MAGIC = b"XH00"
-_HEADER = struct.Struct("<4s4sHIIIQ")
 ALIGNMENT = 16
 NO_VALUE = 2**32 - 1
 """The id of an absent value, and the external id of an internal one."""
@@ -35,9 +34,9 @@ def datatypes() -> dict[str, int]:
 
 def with_header(graph: bytes) -> bytes:
     """Return a payload without inline constants: header and graph, at multiples of 16 bytes."""
-    start = _padded(_HEADER.size)
+    start = _padded(HEADER.size)
     end = start + _padded(len(graph))
-    header = _HEADER.pack(b"\0" * 4, MAGIC, _HEADER.size, start, len(graph), end, 0)
+    header = HEADER.pack(b"\0" * 4, MAGIC, HEADER.size, start, len(graph), end, 0)
     return header.ljust(start, b"\0") + graph.ljust(end - start, b"\0")
 
 
@@ -50,23 +49,7 @@ def split_header(payload: memoryview) -> tuple[memoryview, memoryview]:
     """
     if bytes(payload[4:8]) != MAGIC:
         return payload, payload[:0]  # An old payload consists of the graph only.
-    if len(payload) < _HEADER.size:
-        raise ParseFailure(f"XNNPACK payload: {len(payload)} bytes, its header takes 30")
-    _, _, size, graph_at, graph_size, constants_at, constants_size = _HEADER.unpack_from(payload)
-    if size != _HEADER.size:
-        raise ParseFailure(f"XNNPACK payload: the header says it has {size} bytes, not 30")
-    for name, begin, extent in (
-        ("graph", graph_at, graph_size),
-        ("constants", constants_at, constants_size),
-    ):
-        if begin + extent > len(payload):
-            raise ParseFailure(
-                f"XNNPACK payload: the {name} end at byte {begin + extent} of {len(payload)}"
-            )
-    return (
-        payload[graph_at : graph_at + graph_size],
-        payload[constants_at : constants_at + constants_size],
-    )
+    return split_payload(payload, "XNNPACK payload")
 
 
 def _padded(size: int) -> int:

@@ -32,6 +32,7 @@ from stepwell.dialects.aten.registry import of_overload, op_class
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
 from stepwell.dialects.ethosu import DelegateOp as EthosuDelegate
+from stepwell.dialects.executorch import DelegateOp as ExecutorchDelegate
 from stepwell.dialects.quant.ops import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.dialects.symbols import (
@@ -97,7 +98,7 @@ from stepwell.translate.rewrites.views import permutes
 
 RAISED = ("xnnpack", "tosa", "executorch", "cmsis", "ethosu")
 """Levels that can be raised."""
-OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
+OPENED = (XnnpackDelegate, EthosuDelegate, ExecutorchDelegate, CondIfOp, TosaWhileLoopOp)
 """Ops that are raised by raising the ops of their regions."""
 MERGED = Pipeline(
     "raised",
@@ -184,10 +185,10 @@ class _Raiser:
                 self._scaled(op, self.scales, new)
             elif not self._is_ready(op):
                 continue  # The defining op of an operand is among the problems.
-            elif isinstance(op, XnnpackDelegate | EthosuDelegate):
-                self._open(op, new)
             elif isinstance(op, CondIfOp | TosaWhileLoopOp):
                 self._control(op, new)
+            elif isinstance(op, OPENED):
+                self._open(op, new)
             elif isinstance(op, StorageCast | QuantizeCast | DequantizeCast):
                 self._cast(op, new)
             elif isinstance(op, XnnpackOp) and is_quantized(op):
@@ -201,10 +202,9 @@ class _Raiser:
                 self._copy(op, new)
         return None
 
-    def _open(self, op: XnnpackDelegate | EthosuDelegate, new: Block) -> None:
-        body = op.body.block
-        for argument, operand in zip(body.args, op.operands, strict=True):
-            self.values[argument] = self.values[operand]
+    def _open(self, op: Operation, new: Block) -> None:
+        body = op.regions[0].block
+        self.values.update(zip(body.args, (self.values[o] for o in op.operands), strict=True))
         last = self.block(body, new)
         assert last is not None
         for result, yielded in zip(op.results, last.operands, strict=True):

@@ -428,7 +428,7 @@ class _MethodLifter:
         if reader is not None:
             op = reader.read(delegate, inputs, types, context)
         else:
-            op = self._opaque(delegate, inputs, types, prefix)
+            op = opaque_delegate(delegate, inputs, types, context)
         places.block.add_op(op)
         for index, result in zip(outputs, op.results, strict=True):
             back = [orders[index].index(axis) for axis in range(len(orders[index]))]
@@ -451,20 +451,23 @@ class _MethodLifter:
             and isinstance(value.storage, Planned | None)
         )
 
-    def _opaque(
-        self,
-        delegate: Delegate,
-        inputs: Sequence[SSAValue],
-        types: Sequence[Attribute],
-        prefix: str,
-    ) -> Operation:
-        def stored(name: str, data: Data) -> str:
-            held = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            return self.store.add(f"{prefix}.{name}", held)
 
-        options = [(name, stored(name, value)) for name, value in delegate.options if value]
-        payload = stored("payload", delegate.payload)
-        return OpaqueDelegateOp.make(delegate.backend, payload, inputs, types, options)
+def opaque_delegate(
+    delegate: Delegate,
+    inputs: Sequence[SSAValue],
+    results: Sequence[Attribute],
+    context: ReadContext,
+    reason: str | None = None,
+) -> Operation:
+    """Return a delegate as an op that keeps its payload, and the reason why it was not opened."""
+
+    def stored(name: str, data: Data) -> str:
+        held = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        return context.weights.add(f"{context.prefix}.{name}", held)
+
+    options = [(name, stored(name, value)) for name, value in delegate.options if value]
+    payload = stored("payload", delegate.payload)
+    return OpaqueDelegateOp.make(delegate.backend, payload, inputs, results, options, reason)
 
 
 def _number(value: Value, index: int) -> Attribute:

@@ -98,7 +98,9 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> DecodedCall:
         cls = op_class("aten.index_put.default")
         names = ("self", "indices", "values", "accumulate")
         pairs = zip(names, call.args, strict=False)
-        values = {name: _value(places, cls.SCHEMA.by_name[name], i, where) for name, i in pairs}
+        values = {
+            name: fitted(cls.SCHEMA.by_name[name], places.argument(i), where) for name, i in pairs
+        }
         return DecodedCall(cls, values, (call.args[0],))
     found = functional_of(call.kernel)
     assert found is not None, f"{call.kernel} is not readable"
@@ -120,7 +122,7 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> DecodedCall:
         if isinstance(source, InPlace):
             after.append(index)
         argument = by_name[source.name]
-        value = _value(places, argument, index, where)
+        value = fitted(argument, places.argument(index), where)
         if argument.type.base in _LAYOUT or (argument.default == (value,) and value is not True):
             continue
         values[source.name] = value
@@ -151,8 +153,12 @@ def _results(
     return tuple(expanded)
 
 
-def _value(places: Places, argument: Argument, index: int, where: str) -> Any:
-    value = places.argument(index)
+def fitted(argument: Argument, value: Any, where: str) -> Any:
+    """Return a value that a file states for an argument, in the form that the schema demands.
+
+    Raises:
+        ParseFailure: the value is of another kind.
+    """
     if value is None or isinstance(value, SSAValue):
         if value is None and not argument.type.nullable and argument.type.base not in _LAYOUT:
             raise ParseFailure(f"argument {argument.name} is None", where)

@@ -21,6 +21,8 @@ from stepwell.backends.executorch.running.runner import run_pte as run
 from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
 from stepwell.backends.tosa import read_tosa as tosa_program
 from stepwell.backends.tosa.vgf_reader import read_vgf as vgf_program
+from stepwell.backends.vulkan.read import VulkanReader
+from stepwell.backends.vulkan.schema import BACKEND as VULKAN_BACKEND
 from stepwell.backends.xnnpack.read import XnnpackReader, check_payloads
 from stepwell.dialects import make_known
 from stepwell.ir.platform.files import Content, content
@@ -33,6 +35,7 @@ PTE_READERS = Readers(
         "XnnpackBackend": XnnpackReader(),
         BACKEND: EthosuReader(),
         TOSA_BACKEND: TosaReader(),
+        VULKAN_BACKEND: VulkanReader(),
     }
 )
 """The delegates that `read_pte` opens; those of other backends stay opaque."""

@@ -1,0 +1,1 @@
+"""Read delegates of ExecuTorch's Vulkan backend."""

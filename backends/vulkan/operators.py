@@ -1,0 +1,386 @@
+"""The meaning of the Vulkan backend's own operators, as ATen operators.
+
+Arguments are those of the operator's schema, in order; weights are in the layout in which
+ExecuTorch's passes pack them (`executorch/backends/vulkan/patterns`). The functions in
+`custom_ops_lib.py` are not followed where they serve for shapes only: `q8ta_conv2d` there reads
+packed weights in another order, and `linear_q8ta_q8csw` does not dequantize its input.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.dtypes import i8
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import number_of
+from stepwell.ir.types import dims, element, tensor_like
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.rewrites.calls.traced_calls import trace_function
+
+
+def _size(x: SSAValue, axis: int) -> int:
+    return number_of(dims(x.type)[axis])
+
+
+NUMBERS: dict[str, Callable[..., int]] = {
+    "sym_size.int": _size,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+}
+"""Operators on sizes, which are numbers when a payload is read."""
+
+
+@dataclass
+class Builder:
+    """Appends ops to the block of a delegate that is being read."""
+
+    block: Block
+    weights: WeightStore
+
+    def add(self, op: Operation) -> SSAValue:
+        """Append an op; return its first result."""
+        self.block.add_op(op)
+        return op.results[0]
+
+    def __call__(self, name: str, *args: Any, **kwargs: Any) -> SSAValue:
+        """Append an op whose result types are inferred; return its first result."""
+        return self.add(op_class(name).make(*args, **kwargs))
+
+    def cast(self, value: SSAValue, to: Attribute) -> SSAValue:
+        """Return a tensor in another element type."""
+        if element(value.type) == to:
+            return value
+        return self("aten._to_copy.default", value, dtype=to)
+
+    def stored(self, value: SSAValue) -> Tensor:
+        """Return the elements of a constant.
+
+        Raises:
+            UnsupportedError: the value is computed.
+        """
+        key = weight_key(value)
+        if key is None:
+            raise UnsupportedError("packed weights are computed, not constant")
+        return self.weights.get(key)
+
+    def changed(self, value: SSAValue, how: str, tensor: Tensor) -> SSAValue:
+        """Return a constant that was computed from another; its key says how."""
+        key = f"{weight_key(value)}.{how}"
+        if key not in self.weights:
+            self.weights.add(key, tensor.contiguous())
+        return self.add(WeightOp(key, tensor_like(self.weights.get(key))))
+
+    def first(self, value: SSAValue | None, count: int) -> SSAValue | None:
+        """Return the first elements of a constant that is padded to a multiple of four."""
+        if value is None or dims(value.type) == (count,):
+            return value
+        return self.changed(value, f"first{count}", self.stored(value)[:count])
+
+
+Sizes = Sequence[int]
+_MOST = torch.finfo(torch.float32).max
+"""A greater limit is none: a clamp that has one limit states the greatest double as the other."""
+
+
+def _prepack(b: Builder, x: SSAValue) -> SSAValue:
+    return x
+
+
+def _copied(b: Builder, x: SSAValue, *options: Any) -> SSAValue:
+    return x
+
+
+def _conv_with_clamp(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    *layer, low, high = args
+    y = b("aten.convolution.default", x, *layer)
+    low, high = (None if limit is None or abs(limit) > _MOST else limit for limit in (low, high))
+    if low is None and high is None:
+        return y
+    is_relu = low == 0 and high is None
+    return b("aten.relu.default", y) if is_relu else b("aten.clamp.default", y, low, high)
+
+
+def _dequantized(b: Builder, x: SSAValue, scale: float, zero: int) -> SSAValue:
+    dequantize = "quantized_decomposed.dequantize_per_tensor.default"
+    return b(dequantize, x, float(scale), int(zero), -128, 127, i8)
+
+
+def _quantized(b: Builder, x: SSAValue, scale: float, zero: int) -> SSAValue:
+    quantize = "quantized_decomposed.quantize_per_tensor.default"
+    return b(quantize, x, float(scale), int(zero), -128, 127, i8)
+
+
+def _weight_in_reals(b: Builder, w: SSAValue, scales: SSAValue, axis: int = 0) -> SSAValue:
+    scales = b.first(scales, _size(w, axis)) or scales
+    zeros = b.changed(scales, "zeros", torch.zeros_like(b.stored(scales), dtype=torch.int32))
+    dequantize = "quantized_decomposed.dequantize_per_channel.default"
+    return b(dequantize, w, scales, zeros, axis, -127, 127, i8)
+
+
+def _activated(b: Builder, y: SSAValue, activation: str) -> SSAValue:
+    if activation not in ("none", "relu"):
+        raise UnsupportedError(f"activation {activation!r} has no meaning here")
+    return b("aten.relu.default", y) if activation == "relu" else y
+
+
+def _linear(b: Builder, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAValue:
+    return b("aten.linear.default", x, w, b.first(bias, _size(w, 0)))
+
+
+def _linear_q8ta_q8csw(
+    b: Builder,
+    x: SSAValue,
+    scale: float,
+    zero: int,
+    w: SSAValue,
+    sums: SSAValue,
+    scales: SSAValue,
+    bias: SSAValue | None,
+) -> SSAValue:
+    return _linear(b, _dequantized(b, x, scale, zero), _weight_in_reals(b, w, scales), bias)
+
+
+def _q8ta_linear(
+    b: Builder,
+    x: SSAValue,
+    scale: float,
+    zero: int,
+    w: SSAValue,
+    sums: SSAValue,
+    scales: SSAValue,
+    to_scale: float,
+    to_zero: int,
+    bias: SSAValue | None,
+    activation: str,
+) -> SSAValue:
+    y = _linear_q8ta_q8csw(b, x, scale, zero, w, sums, scales, bias)
+    return _quantized(b, _activated(b, y, activation), to_scale, to_zero)
+
+
+def _q8ta_conv2d(
+    b: Builder,
+    x: SSAValue,
+    scale: float,
+    zero: int,
+    w: SSAValue,
+    sums: SSAValue,
+    scales: SSAValue,
+    to_scale: float,
+    to_zero: int,
+    bias: SSAValue | None,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    *rest: Any,
+) -> SSAValue:
+    """The filter's rows are `[height, width, inputs]` of one output, padded."""
+    *output_padding, dilation, groups, activation = rest
+    held = b.stored(w)
+    inputs = _size(x, 1) // groups
+    if len(dims(w.type)) == 3:  # Depthwise: height, width, outputs.
+        held = held.permute(2, 0, 1).unsqueeze(1)
+    else:
+        held = held[:, : kernel[0] * kernel[1] * inputs]
+        held = held.reshape(-1, *kernel, inputs).permute(0, 3, 1, 2)
+    outputs, transposed = held.shape[0], bool(output_padding)
+    if transposed:
+        held = held.reshape(groups, outputs // groups, inputs, *kernel).transpose(1, 2)
+        held = held.reshape(groups * inputs, outputs // groups, *kernel)
+        if groups > 1:
+            raise UnsupportedError("a transposed int8 convolution in groups has no meaning here")
+    real = _weight_in_reals(b, b.changed(w, "filter", held), scales, int(transposed))
+    y = b(
+        "aten.convolution.default",
+        _dequantized(b, x, scale, zero),
+        real,
+        b.first(bias, outputs),
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding[0] if transposed else [0, 0],
+        groups,
+    )
+    return _quantized(b, _activated(b, y, activation), to_scale, to_zero)
+
+
+def _q8ta_add(
+    b: Builder,
+    x: SSAValue,
+    y: SSAValue,
+    x_scale: float,
+    x_zero: int,
+    y_scale: float,
+    y_zero: int,
+    scale: float,
+    zero: int,
+    alpha: float,
+) -> SSAValue:
+    x, y = _dequantized(b, x, x_scale, x_zero), _dequantized(b, y, y_scale, y_zero)
+    return _quantized(b, b("aten.add.Tensor", x, y, alpha=alpha), scale, zero)
+
+
+def _q8ta_relu(
+    b: Builder, x: SSAValue, x_scale: float, x_zero: int, scale: float, zero: int
+) -> SSAValue:
+    y = b("aten.relu.default", _dequantized(b, x, x_scale, x_zero))
+    return _quantized(b, y, scale, zero)
+
+
+def _q8ta_pixel_shuffle(
+    b: Builder, x: SSAValue, x_scale: float, x_zero: int, inverse: float, zero: int, factor: int
+) -> SSAValue:
+    y = b("aten.pixel_shuffle.default", _dequantized(b, x, x_scale, x_zero), factor)
+    return _quantized(b, y, 1.0 / inverse, zero)
+
+
+def _unpacked(b: Builder, w: SSAValue, scales: SSAValue, group: int, is_linear: bool) -> SSAValue:
+    """Return 4-bit weights in reals; packed are two to a byte, plus 8, and scales by group."""
+    held, by_group = b.stored(w), b.stored(scales)
+    low, high = (held & 15).to(torch.int8) - 8, (held >> 4).to(torch.int8) - 8
+    pair = [low, high] if is_linear else [high, low]
+    rows = held.shape[0]
+    by_group = by_group.t()[:rows] if is_linear else by_group.reshape(rows, -1)
+    columns = by_group.shape[1] * group
+    held = torch.stack(pair, -1).reshape(rows, -1)[:, :columns]
+    integers = b.changed(w, f"integers{columns}", held)
+    rearranged = b.changed(scales, "rows", by_group.to(torch.float32))
+    dequantize = "torchao.dequantize_affine.default"
+    return b(dequantize, integers, [1, group], rearranged, None, i8, -8, 7)
+
+
+def _linear_q4gsw(
+    b: Builder, x: SSAValue, w: SSAValue, scales: SSAValue, group: int, bias: SSAValue | None
+) -> SSAValue:
+    real = b.cast(_unpacked(b, w, scales, group, True), element(x.type))
+    return _linear(b, x, real, bias)
+
+
+def _embedding_q4gsw(
+    b: Builder, w: SSAValue, scales: SSAValue, group: int, indices: SSAValue, is_linear: bool
+) -> SSAValue:
+    return b("aten.embedding.default", _unpacked(b, w, scales, group, is_linear), indices)
+
+
+def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    y = x.float()
+    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
+    return (y * weight.float()).to(x.dtype)
+
+
+def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
+    scores = (q @ k.transpose(-2, -1)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    return torch.softmax(scores if mask is None else scores + mask, -1) @ v
+
+
+def _rotary(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+    """Rotate pairs of neighbors; `x[batch, token, head, pair]`, `cos[token, (head,) pair]`."""
+
+    def rotated(x: Tensor) -> Tensor:
+        real, imaginary = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+        c, s = (t if t.dim() == 3 else t.unsqueeze(1) for t in (cos, sin))
+        pairs = (real * c - imaginary * s, real * s + imaginary * c)
+        return torch.stack(pairs, -1).flatten(3).to(x.dtype)
+
+    return rotated(q), rotated(k)
+
+
+def _rotary_hf(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, start: int) -> tuple[Tensor, ...]:
+    """Rotate halves of the first channels of each head; `x[batch, token, head, channel]`."""
+    tokens, width = q.shape[1], cos.shape[-1]
+    cos, sin = (t[start : start + tokens].unsqueeze(1) for t in (cos, sin))
+
+    def rotated(x: Tensor) -> Tensor:
+        turned, rest = x[..., :width].float(), x[..., width:]
+        low, high = turned.chunk(2, -1)
+        turned = turned * cos + torch.cat((-high, low), -1) * sin
+        return torch.cat((turned.to(x.dtype), rest), -1)
+
+    return rotated(q), rotated(k)
+
+
+def _rotary_interleaved(x: Tensor, freqs: Tensor) -> Tensor:
+    batch, tokens, channels = x.shape
+    real, imaginary = x.view(batch, tokens, -1, 2).unbind(-1)
+    cos, sin = freqs.reshape(tokens, channels // 2, 2).unbind(-1)
+    pairs = (real * cos - imaginary * sin, real * sin + imaginary * cos)
+    return torch.stack(pairs, -1).view(batch, tokens, channels)
+
+
+def _grid_priors(x: Tensor, stride: int, offset: float) -> Tensor:
+    height, width = x.shape[-2:]
+    rows, columns = ((torch.arange(n) + offset) * stride for n in (height, width))
+    down, across = torch.meshgrid(rows, columns, indexing="ij")
+    return torch.stack((across.reshape(-1), down.reshape(-1)), -1)
+
+
+def _linear_dw(gradient: Tensor, x: Tensor) -> Tensor:
+    return gradient.flatten(0, -2).t() @ x.flatten(0, -2)
+
+
+def _traced(function: Callable[..., Any]) -> Callable[..., tuple[SSAValue, ...]]:
+    """Return a meaning that consists of the operators which a function of tensors calls."""
+
+    def meaning(b: Builder, *args: Any) -> tuple[SSAValue, ...]:
+        places = [at for at, value in enumerate(args) if isinstance(value, SSAValue)]
+        given = [args[at] for at in places]
+
+        def called(*tensors: Tensor) -> Sequence[Tensor]:
+            filled = list(args)
+            for at, tensor in zip(places, tensors, strict=True):
+                filled[at] = tensor
+            results = function(*filled)
+            return results if isinstance(results, tuple) else (results,)
+
+        trace = trace_function(called, [value.type for value in given], {})
+        if isinstance(trace, Refusal):
+            raise UnsupportedError(str(trace))
+
+        def insert(op: Operation) -> Operation:
+            b.block.add_op(op)
+            return op
+
+        return tuple(trace.put(given, insert))
+
+    return meaning
+
+
+MEANINGS: dict[str, Callable[..., SSAValue | tuple[SSAValue, ...]]] = {
+    "et_vk.prepack.default": _prepack,
+    "aten._to_copy.default": _copied,
+    "dim_order_ops._to_dim_order_copy.default": _copied,
+    "dim_order_ops._clone_dim_order.default": _copied,
+    "et_vk.conv_with_clamp.default": _conv_with_clamp,
+    "et_vk.linear_q8ta_q8csw.default": _linear_q8ta_q8csw,
+    "et_vk.q8ta_linear.default": _q8ta_linear,
+    "et_vk.q8ta_linear_gemv.default": _q8ta_linear,
+    "et_vk.q8ta_conv2d.default": _q8ta_conv2d,
+    "et_vk.q8ta_conv2d_dw.default": _q8ta_conv2d,
+    "et_vk.q8ta_conv2d_pw.default": _q8ta_conv2d,
+    "et_vk.q8ta_conv2d_transposed.default": _q8ta_conv2d,
+    "et_vk.q8ta_add.default": _q8ta_add,
+    "et_vk.q8ta_relu.default": _q8ta_relu,
+    "et_vk.q8ta_pixel_shuffle.default": _q8ta_pixel_shuffle,
+    "et_vk.linear_q4gsw.default": _linear_q4gsw,
+    "et_vk.embedding_q4gsw.default": _embedding_q4gsw,
+    "et_vk.rms_norm.default": _traced(_rms_norm),
+    "et_vk.sdpa.default": _traced(_sdpa),
+    "et_vk.apply_rotary_emb.default": _traced(_rotary),
+    "et_vk.apply_rotary_emb_hf.default": _traced(_rotary_hf),
+    "et_vk.apply_rotary_emb_interleaved.default": _traced(_rotary_interleaved),
+    "et_vk.grid_priors.default": _traced(_grid_priors),
+    "et_vk.linear_dW.default": _traced(_linear_dw),
+}
+"""Operators that need more than their schema, by the name in the payload; the operator's type
+conversion is that of its result.
+"""

@@ -1,0 +1,282 @@
+"""Read the payload of a Vulkan delegate as a delegate op that contains ATen operators.
+
+A payload is a list of values and a chain of operator calls on them. Each call states all arguments
+of the operator's schema in order, then its result. Layouts on the GPU are not read, because they do
+not change what an operator computes. Tensors have the element types that they have on the GPU:
+`int32` for `int64`, and `float16` for `float32` if the option `force_fp16` was set.
+
+The bytes are untrusted: offsets and vectors are checked as they are read, ids, buffers and sizes
+here, and the result types of every operator are inferred. Any inconsistency raises `ParseFailure`.
+An operator without a meaning here makes the delegate opaque, with the reason.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.backends.executorch.container import Data, Delegate
+from stepwell.backends.executorch.reading.lift import ReadContext, opaque_delegate
+from stepwell.backends.executorch.reading.read_arguments import fitted
+from stepwell.backends.flatbuffer import Record
+from stepwell.backends.vulkan.operators import MEANINGS, NUMBERS, Builder
+from stepwell.backends.vulkan.schema import BACKEND, WHAT, dtype_of, read_graph
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import find
+from stepwell.dialects.aten.schema import Argument
+from stepwell.dialects.executorch import DelegateOp, YieldOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
+from stepwell.ir.dtypes import element_type, i8, i64, ui8
+from stepwell.ir.types import dims, element, is_static, tensor_like
+from stepwell.ir.weights import WeightStore
+
+NAMESPACES = ("aten.", "dim_order_ops.", "quantized_decomposed.", "torchao.")
+"""Operators whose schemas state their meaning."""
+_LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
+
+
+class VulkanReader:
+    """Reads delegates of `VulkanBackend` as `executorch.delegate` ops."""
+
+    def input_count(self, delegate: Delegate, context: ReadContext) -> int:
+        """Return the number of the call's values that are inputs."""
+        return len(read_graph(delegate.payload)[0]["input_ids"])
+
+    def read(
+        self,
+        delegate: Delegate,
+        inputs: Sequence[SSAValue],
+        results: Sequence[Attribute],
+        context: ReadContext,
+    ) -> Operation:
+        """Return the delegate as an op with these operands and result types.
+
+        Raises:
+            ParseFailure: the payload is malformed.
+            UnsupportedError: sizes are dynamic, so that those of values cannot be inferred.
+        """
+        root, constants = read_graph(delegate.payload)
+        if not all(is_static(type_) for type_ in (*(v.type for v in inputs), *results)):
+            raise UnsupportedError(
+                "a Vulkan delegate has dynamic sizes, but the file does not state which axes",
+                help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
+            )
+        named = {key: held.data for key, held in context.named_data.items()}
+        try:
+            body = _Reader(root, constants, context.weights, named, context.prefix).block(
+                [value.type for value in inputs], results
+            )
+        except UnsupportedError as error:
+            reason = error.problems[0].fact
+            return opaque_delegate(delegate, inputs, results, context, reason)
+        return DelegateOp.make(BACKEND, inputs, results, body)
+
+
+class _Reader:
+    def __init__(
+        self,
+        root: Record,
+        constants: memoryview,
+        weights: WeightStore,
+        named: Mapping[str, Data],
+        prefix: str,
+    ) -> None:
+        self.values: list[tuple[str, Record] | None] = [v["value"] for v in root["values"]]
+        self.root = root
+        self.constants = constants
+        self.weights = weights
+        self.named = named
+        self.prefix = prefix
+        self.defined: dict[int, Any] = {}
+        """SSA values of tensors and numbers of `SymInt`s, by the value's id."""
+
+    def block(self, inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Block:
+        """Add one or more ops for each call of the chain."""
+        input_ids, output_ids = self.root["input_ids"], self.root["output_ids"]
+        if len(output_ids) > len(results):
+            raise UnsupportedError(
+                f"the graph has {len(output_ids)} outputs, the call {len(results)}: the runtime "
+                "rejects it (a buffer that the graph writes is among its outputs)"
+            )
+        for what, ids, types in (("input", input_ids, inputs), ("output", output_ids, results)):
+            if len(ids) != len(types):
+                raise ParseFailure(f"{WHAT}: {len(ids)} {what}s, the call has {len(types)}")
+        body = Block(arg_types=inputs)
+        self.build = Builder(body, self.weights)
+        for argument, identity in zip(body.args, input_ids, strict=True):
+            self._define(identity, argument)
+        for number, call in enumerate(self.root["chain"]):
+            where = f"{WHAT}: call {number}, {call['name']}"
+            try:
+                self._call(call["name"] or "", call["args"], where)
+            except UnsupportedError:
+                raise
+            except (VerifyException, StepwellError) as error:
+                raise ParseFailure(f"{where}: {str(error).splitlines()[0]}") from error
+        outputs = [
+            self._output(identity, type_)
+            for identity, type_ in zip(output_ids, results, strict=True)
+        ]
+        body.add_op(YieldOp.create(operands=outputs))
+        for op in reversed(list(body.ops)):
+            is_bare = isinstance(op, WeightOp) or op.name == "aten._to_copy.default"
+            if is_bare and not any(op.results[0].uses):  # A packed weight, or unused indices.
+                op.detach()
+                op.erase()
+        return body
+
+    # -- values --------------------------------------------------------------------------------
+
+    def _value(self, identity: int) -> tuple[str, Record]:
+        if not 0 <= identity < len(self.values):
+            raise ParseFailure(f"there is no value {identity}")
+        value = self.values[identity]
+        if value is None:
+            raise ParseFailure(f"value {identity} is empty")
+        return value
+
+    def _tensor(self, identity: int) -> Record:
+        kind, held = self._value(identity)
+        if kind != "VkTensor":
+            raise ParseFailure(f"value {identity} is {kind}, no tensor")
+        return held
+
+    def _define(self, identity: int, value: SSAValue) -> None:
+        """Record a result, in the element type that the tensor has on the GPU."""
+        held = self._tensor(identity)
+        if held["constant_id"] >= 0 or identity in self.defined:
+            raise ParseFailure(f"value {identity} is computed twice, or is a constant")
+        shape, declared = dims(value.type), held["dims"]
+        fits = len(shape) == len(declared)
+        if not fits or any(cast(int, a) > b for a, b in zip(shape, declared, strict=True)):
+            raise ParseFailure(f"value {identity} has sizes {declared}, computed are {shape}")
+        self.defined[identity] = self.build.cast(value, self._element(held))
+
+    def _element(self, held: Record) -> Attribute:
+        return element_type(dtype_of(held["datatype"]))
+
+    def _argument(self, identity: int) -> Any:
+        """Return an argument: an SSA value, a list, or a Python value."""
+        kind, held = self._value(identity)
+        match kind:
+            case "VkTensor" | "SymInt":
+                if identity not in self.defined:
+                    if kind == "SymInt" or held["constant_id"] < 0:
+                        raise ParseFailure(f"value {identity} is read before it is computed")
+                    self.defined[identity] = self._constant(held)
+                return self.defined[identity]
+            case "ValueList":
+                return [self._argument(item) for item in held["items"]]
+            case "Null":
+                return None
+            case "String":
+                return held["string_val"]
+            case "IntList" | "DoubleList" | "BoolList":
+                return list(held["items"])
+            case _:
+                return held[{"Int": "int_val", "Double": "double_val", "Bool": "bool_val"}[kind]]
+
+    def _output(self, identity: int, type_: Attribute) -> SSAValue:
+        value = self._argument(identity)
+        if not isinstance(value, SSAValue):
+            raise ParseFailure(f"{WHAT}: output {identity} is no tensor")
+        value = self.build.cast(value, element(type_))
+        if value.type != type_:
+            raise ParseFailure(f"{WHAT}: output {identity} is {value.type}, the call takes {type_}")
+        return value
+
+    def _constant(self, held: Record) -> SSAValue:
+        index, dtype, shape = held["constant_id"], dtype_of(held["datatype"]), held["dims"]
+        entries: list[Record] = self.root["constants"]
+        if index >= len(entries):
+            raise ParseFailure(f"there is no constant {index}")
+        entry = entries[index]
+        name = entry["named_key"]
+        if name and name not in self.named:
+            raise ParseFailure(f"the program has no data named {quoted(name)}")
+        begin = 0 if name else entry["offset"]
+        data = memoryview(self.named[name]).cast("B") if name else self.constants
+        count = math.prod(shape)
+        data = data[begin : begin + count * dtype.itemsize]
+        if len(data) < count * dtype.itemsize:
+            raise ParseFailure(f"constant {index} has {len(data)} bytes, not {shape} of {dtype}")
+        spelled = "x".join(map(str, shape))
+        key = f"vulkan.{name or f'{self.prefix}.{index}'}.{str(dtype)[6:]}.{spelled}"
+        if key not in self.weights:
+            stored = torch.frombuffer(bytearray(data), dtype=dtype) if count else torch.empty(0)
+            self.weights.add(key, stored.to(dtype).reshape(shape))
+        return self.build.add(WeightOp(key, tensor_like(self.weights.get(key))))
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def _call(self, name: str, ids: Sequence[int], where: str) -> None:
+        if not ids:
+            raise ParseFailure("no arguments")
+        arguments, last = ids[:-1], ids[-1]
+        if name in NUMBERS:
+            given = [self._argument(identity) for identity in arguments]
+            self.defined[last] = NUMBERS[name](*given)
+            return
+        kind, held = self._value(last)
+        results = held["items"] if kind == "ValueList" else [last]
+        if name in MEANINGS:
+            given = [self._argument(identity) for identity in arguments]
+            made = MEANINGS[name](self.build, *given)
+            values = list(made) if isinstance(made, tuple) else [made]
+        else:
+            cls = find(name) if name.startswith(NAMESPACES) else None
+            if cls is None or cls.SCHEMA.is_mutable:
+                raise UnsupportedError(f"{name}: the operator has no meaning here")
+            values = self._schema_op(cls, arguments, results, where)
+        if len(values) != len(results):
+            raise ParseFailure(f"{len(results)} results, not {len(values)}")
+        for identity, value in zip(results, values, strict=True):
+            self._define(identity, value)
+
+    def _schema_op(
+        self, cls: type[SchemaOp], ids: Sequence[int], results: Sequence[int], where: str
+    ) -> Sequence[SSAValue]:
+        schema = cls.SCHEMA
+        if len(ids) != len(schema.arguments):
+            raise ParseFailure(f"{len(ids)} arguments, its schema has {len(schema.arguments)}")
+        result = self._element(self._tensor(results[0]))
+        given: dict[str, Any] = {}
+        for argument, identity in zip(schema.arguments, ids, strict=True):
+            value = self._argument(identity)
+            if argument.type.base == "ScalarType" and not argument.type.nullable:
+                given[argument.name] = _stated_dtype(schema.operator, given, result)
+            elif argument.type.base not in _LAYOUT and argument.default != (value,):
+                given[argument.name] = fitted(argument, _integral(argument, value), where)
+        if schema.operator == "gather":
+            given["index"] = self.build.cast(given["index"], i64)
+        op = cls.from_arguments(given)
+        if "dtype" in schema.by_name and element(op.results[0].type) != result:
+            op.erase()
+            op = cls.from_arguments({**given, "dtype": result})
+        self.build.add(op)
+        return op.results
+
+
+def _integral(argument: Argument, value: Any) -> Any:
+    """Return a number as an integer where the schema demands one.
+
+    ExecuTorch writes equal numbers once, so that 1 may be stored as 1.0.
+    """
+    if isinstance(value, list):
+        return [_integral(argument, item) for item in cast(list[Any], value)]
+    is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole and argument.type.base in ("int", "SymInt") else value
+
+
+def _stated_dtype(operator: str, given: Mapping[str, Any], result: Attribute) -> Attribute:
+    """Return the dtype that an operator demands; payloads do not contain dtypes."""
+    if operator.startswith("dequantize"):
+        return element(given["input"].type)
+    if operator.startswith("choose_qparams"):
+        low = given.get("quant_min", given.get("qmin"))
+        return ui8 if low is not None and low >= 0 else i8
+    return result
