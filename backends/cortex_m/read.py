@@ -27,8 +27,9 @@ from stepwell.backends.executorch.container import (
     Value,
     contiguous,
 )
-from stepwell.backends.executorch.reading.lift import Readers, lift
+from stepwell.backends.executorch.reading.lift import lift
 from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.reading.readers import Readers
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
 from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp, Pad
 from stepwell.dialects.cmsis.ops.base import TARGET, to_attribute

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.ethos_u.vela import read_stream
 from stepwell.backends.executorch.container import Delegate
-from stepwell.backends.executorch.reading.lift import ReadContext
+from stepwell.backends.executorch.reading.readers import ReadContext
 from stepwell.backends.tosa.bind_sizes import bind_sizes, has_symbolic_sizes
 from stepwell.backends.tosa.graph import Graph
 from stepwell.backends.tosa.read import program_of, read_graph

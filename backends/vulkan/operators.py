@@ -80,14 +80,13 @@ class Builder:
             self.weights.add(key, tensor.contiguous())
         return self.add(WeightOp(key, tensor_like(self.weights.get(key))))
 
-    def first(self, value: SSAValue | None, count: int) -> SSAValue | None:
+    def first(self, value: SSAValue, count: int) -> SSAValue:
         """Return the first elements of a constant that is padded to a multiple of four."""
-        if value is None or dims(value.type) == (count,):
+        if dims(value.type) == (count,):
             return value
         return self.changed(value, f"first{count}", self.stored(value)[:count])
 
 
-Sizes = Sequence[int]
 _MOST = torch.finfo(torch.float32).max
 """A greater limit is none: a clamp that has one limit states the greatest double as the other."""
 
@@ -121,7 +120,7 @@ def _quantized(b: Builder, x: SSAValue, scale: float, zero: int) -> SSAValue:
 
 
 def _weight_in_reals(b: Builder, w: SSAValue, scales: SSAValue, axis: int = 0) -> SSAValue:
-    scales = b.first(scales, _size(w, axis)) or scales
+    scales = b.first(scales, _size(w, axis))
     zeros = b.changed(scales, "zeros", torch.zeros_like(b.stored(scales), dtype=torch.int32))
     dequantize = "quantized_decomposed.dequantize_per_channel.default"
     return b(dequantize, w, scales, zeros, axis, -127, 127, i8)
@@ -133,143 +132,103 @@ def _activated(b: Builder, y: SSAValue, activation: str) -> SSAValue:
     return b("aten.relu.default", y) if activation == "relu" else y
 
 
-def _linear(b: Builder, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAValue:
-    return b("aten.linear.default", x, w, b.first(bias, _size(w, 0)))
+def _bias(b: Builder, bias: SSAValue | None, outputs: int, x: SSAValue) -> SSAValue | None:
+    return None if bias is None else b.cast(b.first(bias, outputs), element(x.type))
 
 
-def _linear_q8ta_q8csw(
-    b: Builder,
-    x: SSAValue,
-    scale: float,
-    zero: int,
-    w: SSAValue,
-    sums: SSAValue,
-    scales: SSAValue,
-    bias: SSAValue | None,
-) -> SSAValue:
+def _linear(b: Builder, x: SSAValue, w: SSAValue, bias: SSAValue | None = None) -> SSAValue:
+    bias = _bias(b, bias, _size(w, 0), x)
+    return b("aten.linear.default", x, b.cast(w, element(x.type)), bias)
+
+
+def _linear_q8ta_q8csw(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    scale, zero, w, _sums, scales, bias = args
     return _linear(b, _dequantized(b, x, scale, zero), _weight_in_reals(b, w, scales), bias)
 
 
-def _q8ta_linear(
-    b: Builder,
-    x: SSAValue,
-    scale: float,
-    zero: int,
-    w: SSAValue,
-    sums: SSAValue,
-    scales: SSAValue,
-    to_scale: float,
-    to_zero: int,
-    bias: SSAValue | None,
-    activation: str,
-) -> SSAValue:
-    y = _linear_q8ta_q8csw(b, x, scale, zero, w, sums, scales, bias)
-    return _quantized(b, _activated(b, y, activation), to_scale, to_zero)
+def _q8ta_linear(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    *layer, scale, zero, bias, activation = args
+    y = _linear_q8ta_q8csw(b, x, *layer, bias)
+    return _quantized(b, _activated(b, y, activation), scale, zero)
 
 
-def _q8ta_conv2d(
-    b: Builder,
-    x: SSAValue,
-    scale: float,
-    zero: int,
-    w: SSAValue,
-    sums: SSAValue,
-    scales: SSAValue,
-    to_scale: float,
-    to_zero: int,
-    bias: SSAValue | None,
-    kernel: Sizes,
-    stride: Sizes,
-    padding: Sizes,
-    *rest: Any,
-) -> SSAValue:
-    """The filter's rows are `[height, width, inputs]` of one output, padded."""
-    *output_padding, dilation, groups, activation = rest
-    held = b.stored(w)
-    inputs = _size(x, 1) // groups
-    if len(dims(w.type)) == 3:  # Depthwise: height, width, outputs.
+def _q8ta_conv2d(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    """Compute a convolution; a filter's row is `[height, width, inputs]`, of one output, padded."""
+    scale, zero, w, _sums, scales, to_scale, to_zero, bias, kernel, stride, padding, *rest = args
+    *extra, dilation, groups, activation = rest
+    held, inputs, transposed = b.stored(w), _size(x, 1) // groups, bool(extra)
+    if held.dim() == 3:  # Depthwise: height, width, outputs.
         held = held.permute(2, 0, 1).unsqueeze(1)
     else:
         held = held[:, : kernel[0] * kernel[1] * inputs]
         held = held.reshape(-1, *kernel, inputs).permute(0, 3, 1, 2)
-    outputs, transposed = held.shape[0], bool(output_padding)
+    outputs = held.shape[0]
     if transposed:
-        held = held.reshape(groups, outputs // groups, inputs, *kernel).transpose(1, 2)
-        held = held.reshape(groups * inputs, outputs // groups, *kernel)
         if groups > 1:
             raise UnsupportedError("a transposed int8 convolution in groups has no meaning here")
+        held = held.transpose(0, 1)
     real = _weight_in_reals(b, b.changed(w, "filter", held), scales, int(transposed))
-    y = b(
-        "aten.convolution.default",
-        _dequantized(b, x, scale, zero),
-        real,
-        b.first(bias, outputs),
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding[0] if transposed else [0, 0],
-        groups,
-    )
+    x, more = _dequantized(b, x, scale, zero), extra[0] if transposed else [0, 0]
+    layer = x, real, _bias(b, bias, outputs, x)
+    y = b("aten.convolution.default", *layer, stride, padding, dilation, transposed, more, groups)
     return _quantized(b, _activated(b, y, activation), to_scale, to_zero)
 
 
-def _q8ta_add(
-    b: Builder,
-    x: SSAValue,
-    y: SSAValue,
-    x_scale: float,
-    x_zero: int,
-    y_scale: float,
-    y_zero: int,
-    scale: float,
-    zero: int,
-    alpha: float,
-) -> SSAValue:
-    x, y = _dequantized(b, x, x_scale, x_zero), _dequantized(b, y, y_scale, y_zero)
-    return _quantized(b, b("aten.add.Tensor", x, y, alpha=alpha), scale, zero)
+def _q8ta_add(b: Builder, x: SSAValue, y: SSAValue, *args: Any) -> SSAValue:
+    x, y, alpha = _dequantized(b, x, *args[:2]), _dequantized(b, y, *args[2:4]), args[6]
+    return _quantized(b, b("aten.add.Tensor", x, y, alpha=alpha), *args[4:6])
 
 
-def _q8ta_relu(
-    b: Builder, x: SSAValue, x_scale: float, x_zero: int, scale: float, zero: int
-) -> SSAValue:
-    y = b("aten.relu.default", _dequantized(b, x, x_scale, x_zero))
-    return _quantized(b, y, scale, zero)
+def _q8ta_relu(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    return _quantized(b, b("aten.relu.default", _dequantized(b, x, *args[:2])), *args[2:])
 
 
-def _q8ta_pixel_shuffle(
-    b: Builder, x: SSAValue, x_scale: float, x_zero: int, inverse: float, zero: int, factor: int
-) -> SSAValue:
-    y = b("aten.pixel_shuffle.default", _dequantized(b, x, x_scale, x_zero), factor)
+def _q8ta_pixel_shuffle(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    *of, inverse, zero, factor = args
+    y = b("aten.pixel_shuffle.default", _dequantized(b, x, *of), factor)
     return _quantized(b, y, 1.0 / inverse, zero)
 
 
-def _unpacked(b: Builder, w: SSAValue, scales: SSAValue, group: int, is_linear: bool) -> SSAValue:
-    """Return 4-bit weights in reals; packed are two to a byte, plus 8, and scales by group."""
-    held, by_group = b.stored(w), b.stored(scales)
-    low, high = (held & 15).to(torch.int8) - 8, (held >> 4).to(torch.int8) - 8
-    pair = [low, high] if is_linear else [high, low]
-    rows = held.shape[0]
-    by_group = by_group.t()[:rows] if is_linear else by_group.reshape(rows, -1)
-    columns = by_group.shape[1] * group
-    held = torch.stack(pair, -1).reshape(rows, -1)[:, :columns]
-    integers = b.changed(w, f"integers{columns}", held)
-    rearranged = b.changed(scales, "rows", by_group.to(torch.float32))
-    dequantize = "torchao.dequantize_affine.default"
-    return b(dequantize, integers, [1, group], rearranged, None, i8, -8, 7)
-
-
-def _linear_q4gsw(
-    b: Builder, x: SSAValue, w: SSAValue, scales: SSAValue, group: int, bias: SSAValue | None
+def _unpacked(
+    b: Builder, w: SSAValue, scales: SSAValue, by_row: Tensor, group: int, is_low_first: bool
 ) -> SSAValue:
-    real = b.cast(_unpacked(b, w, scales, group, True), element(x.type))
-    return _linear(b, x, real, bias)
+    """Return 4-bit weights in reals. Packed are two to a byte, plus 8, in rows that are padded.
+
+    `by_row` are the scales, `[rows, groups]`.
+    """
+    held = b.stored(w)
+    pair = [(held & 15).to(torch.int8) - 8, (held >> 4).to(torch.int8) - 8]
+    held = torch.stack(pair if is_low_first else pair[::-1], -1).flatten(1)
+    integers = b.changed(w, "integers", held[:, : by_row.shape[1] * group])
+    rows = b.changed(scales, "rows", by_row)
+    return b("torchao.dequantize_affine.default", integers, [1, group], rows, None, i8, -8, 7)
 
 
-def _embedding_q4gsw(
-    b: Builder, w: SSAValue, scales: SSAValue, group: int, indices: SSAValue, is_linear: bool
-) -> SSAValue:
-    return b("aten.embedding.default", _unpacked(b, w, scales, group, is_linear), indices)
+def _linear_q4gsw(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    w, scales, group, bias = args
+    by_row = b.stored(scales).t()[: _size(w, 0)]
+    return _linear(b, x, _unpacked(b, w, scales, by_row, group, True), bias)
+
+
+def _linear_dq8ca_q4gsw(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
+    """Quantize each token by a scale that is computed, then compute `linear_q4gsw`."""
+    scale, zero, w, _sums, *rest = args
+    block = [1] * (len(dims(x.type)) - 1) + [_size(x, -1)]
+    stored = b("torchao.quantize_affine.default", x, block, scale, zero, i8, -128, 127)
+    real = b("torchao.dequantize_affine.default", stored, block, scale, zero, i8, -128, 127)
+    return _linear_q4gsw(b, b.cast(real, element(x.type)), w, *rest)
+
+
+def _linear_qcs4w(b: Builder, x: SSAValue, w: SSAValue, scales: SSAValue) -> SSAValue:
+    by_row = b.stored(scales).reshape(-1, 1)
+    return _linear(b, x, _unpacked(b, w, scales, by_row, _size(x, -1), False))
+
+
+def _embedding_q4gsw(b: Builder, w: SSAValue, *args: Any) -> SSAValue:
+    scales, group, indices, is_linear = args
+    by_row = b.stored(scales).reshape(_size(w, 0), -1)
+    table = _unpacked(b, w, scales, by_row, group, is_linear)
+    return b("aten.embedding.default", table, indices)
 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -324,10 +283,6 @@ def _grid_priors(x: Tensor, stride: int, offset: float) -> Tensor:
     return torch.stack((across.reshape(-1), down.reshape(-1)), -1)
 
 
-def _linear_dw(gradient: Tensor, x: Tensor) -> Tensor:
-    return gradient.flatten(0, -2).t() @ x.flatten(0, -2)
-
-
 def _traced(function: Callable[..., Any]) -> Callable[..., tuple[SSAValue, ...]]:
     """Return a meaning that consists of the operators which a function of tensors calls."""
 
@@ -372,6 +327,8 @@ MEANINGS: dict[str, Callable[..., SSAValue | tuple[SSAValue, ...]]] = {
     "et_vk.q8ta_relu.default": _q8ta_relu,
     "et_vk.q8ta_pixel_shuffle.default": _q8ta_pixel_shuffle,
     "et_vk.linear_q4gsw.default": _linear_q4gsw,
+    "et_vk.linear_dq8ca_q4gsw.default": _linear_dq8ca_q4gsw,
+    "et_vk.linear_qcs4w.default": _linear_qcs4w,
     "et_vk.embedding_q4gsw.default": _embedding_q4gsw,
     "et_vk.rms_norm.default": _traced(_rms_norm),
     "et_vk.sdpa.default": _traced(_sdpa),
@@ -379,7 +336,6 @@ MEANINGS: dict[str, Callable[..., SSAValue | tuple[SSAValue, ...]]] = {
     "et_vk.apply_rotary_emb_hf.default": _traced(_rotary_hf),
     "et_vk.apply_rotary_emb_interleaved.default": _traced(_rotary_interleaved),
     "et_vk.grid_priors.default": _traced(_grid_priors),
-    "et_vk.linear_dW.default": _traced(_linear_dw),
 }
 """Operators that need more than their schema, by the name in the payload; the operator's type
 conversion is that of its result.

@@ -18,9 +18,14 @@ import torch
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.backends.executorch.container import Data, Delegate
-from stepwell.backends.executorch.reading.lift import ReadContext, opaque_delegate
+from stepwell.backends.executorch.container import Delegate
 from stepwell.backends.executorch.reading.read_arguments import fitted
+from stepwell.backends.executorch.reading.readers import (
+    ReadContext,
+    agrees,
+    opaque_delegate,
+    results_of,
+)
 from stepwell.backends.flatbuffer import Record
 from stepwell.backends.vulkan.operators import MEANINGS, NUMBERS, Builder
 from stepwell.backends.vulkan.schema import BACKEND, WHAT, dtype_of, read_graph
@@ -32,7 +37,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import element_type, i8, i64, ui8
 from stepwell.ir.types import dims, element, is_static, tensor_like
-from stepwell.ir.weights import WeightStore
 
 NAMESPACES = ("aten.", "dim_order_ops.", "quantized_decomposed.", "torchao.")
 """Operators whose schemas state their meaning."""
@@ -60,54 +64,48 @@ class VulkanReader:
             UnsupportedError: sizes are dynamic, so that those of values cannot be inferred.
         """
         root, constants = read_graph(delegate.payload)
-        if not all(is_static(type_) for type_ in (*(v.type for v in inputs), *results)):
+        if not all(is_static(value.type) for value in inputs):
             raise UnsupportedError(
                 "a Vulkan delegate has dynamic sizes, but the file does not state which axes",
                 help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
             )
-        named = {key: held.data for key, held in context.named_data.items()}
         try:
-            body = _Reader(root, constants, context.weights, named, context.prefix).block(
-                [value.type for value in inputs], results
-            )
+            body = _Reader(root, constants, context).block([v.type for v in inputs], results)
         except UnsupportedError as error:
             reason = error.problems[0].fact
             return opaque_delegate(delegate, inputs, results, context, reason)
-        return DelegateOp.make(BACKEND, inputs, results, body)
+        return DelegateOp.make(BACKEND, inputs, results_of(body), body)
 
 
 class _Reader:
-    def __init__(
-        self,
-        root: Record,
-        constants: memoryview,
-        weights: WeightStore,
-        named: Mapping[str, Data],
-        prefix: str,
-    ) -> None:
+    def __init__(self, root: Record, constants: memoryview, context: ReadContext) -> None:
         self.values: list[tuple[str, Record] | None] = [v["value"] for v in root["values"]]
         self.root = root
         self.constants = constants
-        self.weights = weights
-        self.named = named
-        self.prefix = prefix
+        self.context = context
         self.defined: dict[int, Any] = {}
         """SSA values of tensors and numbers of `SymInt`s, by the value's id."""
 
     def block(self, inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Block:
         """Add one or more ops for each call of the chain."""
-        input_ids, output_ids = self.root["input_ids"], self.root["output_ids"]
-        if len(output_ids) > len(results):
+        numbers, count = self.context.numbers, len(self.root["input_ids"])
+        given: dict[int, int] = dict(enumerate(self.root["input_ids"]))
+        written = dict(enumerate(self.root["output_ids"], count))
+        for position in numbers:
+            self.defined[given.pop(position)] = numbers[position]
+        counted = [p for p, identity in written.items() if self._value(identity)[0] == "SymInt"]
+        computed = {position: written.pop(position) for position in counted}
+        if len(written) > len(results):
             raise UnsupportedError(
-                f"the graph has {len(output_ids)} outputs, the call {len(results)}: the runtime "
+                f"the graph has {len(written)} outputs, the call {len(results)}: the runtime "
                 "rejects it (a buffer that the graph writes is among its outputs)"
             )
-        for what, ids, types in (("input", input_ids, inputs), ("output", output_ids, results)):
+        for what, ids, types in (("input", given, inputs), ("output", written, results)):
             if len(ids) != len(types):
                 raise ParseFailure(f"{WHAT}: {len(ids)} {what}s, the call has {len(types)}")
         body = Block(arg_types=inputs)
-        self.build = Builder(body, self.weights)
-        for argument, identity in zip(body.args, input_ids, strict=True):
+        self.build = Builder(body, self.context.weights)
+        for argument, identity in zip(body.args, given.values(), strict=True):
             self._define(identity, argument)
         for number, call in enumerate(self.root["chain"]):
             where = f"{WHAT}: call {number}, {call['name']}"
@@ -117,10 +115,8 @@ class _Reader:
                 raise
             except (VerifyException, StepwellError) as error:
                 raise ParseFailure(f"{where}: {str(error).splitlines()[0]}") from error
-        outputs = [
-            self._output(identity, type_)
-            for identity, type_ in zip(output_ids, results, strict=True)
-        ]
+        outputs = list(map(self._output, written.values(), results))
+        numbers |= {position: self._argument(identity) for position, identity in computed.items()}
         body.add_op(YieldOp.create(operands=outputs))
         for op in reversed(list(body.ops)):
             is_bare = isinstance(op, WeightOp) or op.name == "aten._to_copy.default"
@@ -185,7 +181,7 @@ class _Reader:
         if not isinstance(value, SSAValue):
             raise ParseFailure(f"{WHAT}: output {identity} is no tensor")
         value = self.build.cast(value, element(type_))
-        if value.type != type_:
+        if not agrees(value.type, type_, ()):
             raise ParseFailure(f"{WHAT}: output {identity} is {value.type}, the call takes {type_}")
         return value
 
@@ -196,20 +192,20 @@ class _Reader:
             raise ParseFailure(f"there is no constant {index}")
         entry = entries[index]
         name = entry["named_key"]
-        if name and name not in self.named:
+        if name and name not in self.context.named_data:
             raise ParseFailure(f"the program has no data named {quoted(name)}")
         begin = 0 if name else entry["offset"]
-        data = memoryview(self.named[name]).cast("B") if name else self.constants
+        data = memoryview(self.context.named_data[name].data).cast("B") if name else self.constants
         count = math.prod(shape)
         data = data[begin : begin + count * dtype.itemsize]
         if len(data) < count * dtype.itemsize:
             raise ParseFailure(f"constant {index} has {len(data)} bytes, not {shape} of {dtype}")
         spelled = "x".join(map(str, shape))
-        key = f"vulkan.{name or f'{self.prefix}.{index}'}.{str(dtype)[6:]}.{spelled}"
-        if key not in self.weights:
+        key = f"vulkan.{name or f'{self.context.prefix}.{index}'}.{str(dtype)[6:]}.{spelled}"
+        if key not in self.context.weights:
             stored = torch.frombuffer(bytearray(data), dtype=dtype) if count else torch.empty(0)
-            self.weights.add(key, stored.to(dtype).reshape(shape))
-        return self.build.add(WeightOp(key, tensor_like(self.weights.get(key))))
+            self.context.weights.add(key, stored.to(dtype).reshape(shape))
+        return self.build.add(WeightOp(key, tensor_like(self.context.weights.get(key))))
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -247,7 +243,7 @@ class _Reader:
         given: dict[str, Any] = {}
         for argument, identity in zip(schema.arguments, ids, strict=True):
             value = self._argument(identity)
-            if argument.type.base == "ScalarType" and not argument.type.nullable:
+            if argument.type.base == "ScalarType" and not argument.default:
                 given[argument.name] = _stated_dtype(schema.operator, given, result)
             elif argument.type.base not in _LAYOUT and argument.default != (value,):
                 given[argument.name] = fitted(argument, _integral(argument, value), where)

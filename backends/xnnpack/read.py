@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.backends.executorch.container import Container, Data, Delegate
-from stepwell.backends.executorch.reading.lift import ReadContext
+from stepwell.backends.executorch.reading.readers import ReadContext, agrees, results_of
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.xnnpack.emit import unpack_int4
 from stepwell.backends.xnnpack.nodes import from_fields, input_names, output_names
@@ -92,7 +92,7 @@ class XnnpackReader:
                 f"a delegate with dynamic sizes cannot be opened: {error.problems[0].fact}",
                 help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
             ) from error
-        return DelegateOp.make(inputs, results, body)
+        return DelegateOp.make(inputs, results_of(body), body)
 
 
 def check_payloads(container: Container) -> None:
@@ -441,7 +441,7 @@ class _Reader:
             cast = StorageCast(value, type_)
             self.body.add_op(cast)
             value = cast.result
-        if value.type != type_:
+        if not agrees(value.type, type_, [argument.type for argument in self.body.args]):
             raise ParseFailure(f"{WHAT}: output {identity} is {value.type}, the call takes {type_}")
         return value
 

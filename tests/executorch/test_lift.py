@@ -21,8 +21,9 @@ from stepwell.backends.executorch.container import (
     TensorValue,
 )
 from stepwell.backends.executorch.external import external_to_bytes, read_external
-from stepwell.backends.executorch.reading.lift import ReadContext, Readers, lift
+from stepwell.backends.executorch.reading.lift import lift
 from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.reading.readers import ReadContext, Readers
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import emit

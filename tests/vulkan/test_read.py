@@ -17,7 +17,7 @@ import stepwell
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.vulkan.schema import read_graph
 from stepwell.dialects.executorch import DelegateOp, OpaqueDelegateOp
-from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import f16
 from stepwell.ir.types import element
 
@@ -76,10 +76,10 @@ class Families(nn.Module):
 INPUTS = (torch.randn(1, 8, 8, 8), torch.randn(2, 6, 8), torch.tensor([[1, 3], [5, 0]]))
 
 
-def lowered(model: nn.Module, inputs: tuple[Any, ...], **options: Any) -> bytes:
+def lowered(model: nn.Module, inputs: tuple[Any, ...], shapes: Any = None, **options: Any) -> bytes:
     """Return the `.pte` of the stock flow."""
     with torch.no_grad():
-        exported = torch.export.export(model.eval(), inputs)
+        exported = torch.export.export(model.eval(), inputs, dynamic_shapes=shapes)
         edge = to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner(options)])
         return bytes(edge.to_executorch().buffer)
 
@@ -149,6 +149,22 @@ def test_buffer_that_the_graph_returns_makes_the_delegate_opaque() -> None:
     (op,) = [op for op in program.module.walk() if isinstance(op, OpaqueDelegateOp)]
     assert op.reason is not None and "the runtime rejects it" in op.reason.data
     assert op.reason.data in str(program)
+
+
+def test_dynamic_sizes_are_those_that_are_given() -> None:
+    class Merged(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.reshape(x.shape[0] * x.shape[1], 4) + 1
+            return torch.tan(x).repeat(2, 1).softmax(0)  # A kernel between two delegates.
+
+    shapes = ({1: torch.export.Dim("n", min=2, max=16)},)
+    pte = lowered(Merged(), (torch.randn(2, 5, 4),), shapes)
+    with pytest.raises(UnsupportedError, match="largest=True"):
+        stepwell.read_pte(pte)
+    for size in (2, 7, 16):
+        x = torch.randn(2, size, 4)
+        program = stepwell.read_pte(pte, sizes={"forward": [x.shape]})
+        torch.testing.assert_close(program.run(x)[0], Merged()(x), rtol=1e-5, atol=1e-6)
 
 
 def test_damaged_payload_is_refused() -> None:

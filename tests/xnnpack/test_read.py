@@ -14,8 +14,8 @@ from xdsl.dialects.test import TestOp
 import stepwell
 from stepwell.backends.executorch.container import Container, DelegateCall, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
-from stepwell.backends.executorch.reading.lift import ReadContext
 from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.reading.readers import ReadContext
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.emit import payload

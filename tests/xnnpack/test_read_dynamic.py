@@ -10,7 +10,7 @@ import torch
 
 import stepwell
 from stepwell.cli.main import main
-from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.dtypes import i64
 from stepwell.ir.types import dims, element
 
@@ -44,6 +44,31 @@ def test_what_is_read_at_the_largest_sizes_computes_the_same(
         inputs.append(torch.randint(0, 5, shape) if is_index else torch.randn(shape))
     wanted = model(*inputs)
     torch.testing.assert_close(program.run(*inputs)[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 13])
+def test_what_is_read_at_given_sizes_computes_the_same(
+    dynamic: tuple[torch.nn.Module, bytes], size: int
+) -> None:
+    model, pte = dynamic
+    (most,) = stepwell.read_pte(pte, largest=True).method().function_type.inputs.data
+    shape = [each for each in dims(most) if isinstance(each, int)]
+    axis = 1 if shape[0] == 1 else 0
+    shape[axis] = size
+    program = stepwell.read_pte(pte, sizes={"forward": [shape]})
+    program.verify()
+    assert "?" not in str(program)
+    given = torch.randint(0, 5, shape) if element(most) == i64 else torch.randn(shape)
+    torch.testing.assert_close(program.run(given)[0], model(given), rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_the_method_does_not_take_are_refused(
+    dynamic: tuple[torch.nn.Module, bytes],
+) -> None:
+    _, pte = dynamic
+    for sizes in ([], [[1]], [[10**6] * 4]):
+        with pytest.raises(StepwellError, match="sizes"):
+            stepwell.read_pte(pte, sizes={"forward": sizes})
 
 
 def test_without_that_the_error_says_what_to_do(

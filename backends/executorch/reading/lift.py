@@ -8,21 +8,17 @@ a delegate without a reader stays opaque.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import cast
 
-import torch
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.backends.executorch.container import (
     Container,
     Data,
-    Delegate,
     DelegateCall,
-    Dynamism,
     Instruction,
     JumpFalse,
     KernelCall,
@@ -35,6 +31,7 @@ from stepwell.backends.executorch.container import (
     Value,
 )
 from stepwell.backends.executorch.external import read_external
+from stepwell.backends.executorch.reading.fixed_sizes import InputSizes, at_largest, fixed_inputs
 from stepwell.backends.executorch.reading.flow import COPY_INDEX, Flow
 from stepwell.backends.executorch.reading.lift_control import ControlLifter
 from stepwell.backends.executorch.reading.read import read_container
@@ -46,77 +43,29 @@ from stepwell.backends.executorch.reading.read_arguments import (
     known_number,
     scalar_op,
 )
+from stepwell.backends.executorch.reading.readers import (
+    KernelReader,
+    ReadContext,
+    Readers,
+    opaque_delegate,
+)
 from stepwell.backends.executorch.reading.value_slots import Places, dim_order_of, permuted_type
-from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import (
     BoolType,
     FloatType,
     IntType,
+    dims,
     element,
+    is_static,
     with_element,
 )
 from stepwell.ir.weights import WeightStore
-
-
-@dataclass(frozen=True)
-class ReadContext:
-    """The context of a delegate reader: the weight store, and the program's named data."""
-
-    weights: WeightStore
-    named_data: Mapping[str, NamedData]
-    prefix: str
-    """A name that is unique among delegates of the program; the prefix for weight keys."""
-
-
-class DelegateReader(Protocol):
-    """The interface of a reader that converts one backend's payloads to ops."""
-
-    def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """Return the number of the call's values that are inputs; the others are outputs."""
-        ...
-
-    def read(
-        self,
-        delegate: Delegate,
-        inputs: Sequence[SSAValue],
-        results: Sequence[Attribute],
-        context: ReadContext,
-    ) -> Operation:
-        """Return the delegate as an op with these operands and result types."""
-        ...
-
-
-class KernelReader(Protocol):
-    """Reads calls of a kernel that computes no ATen operator."""
-
-    def __call__(
-        self, call: KernelCall, inputs: Mapping[int, Any], results: Mapping[int, Attribute]
-    ) -> Operation:
-        """Return the call as an op.
-
-        Args:
-            call: the instruction.
-            inputs: argument positions to SSA values and Python values.
-            results: positions of written tensors to their types; the op's results have this order.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Readers:
-    """Readers by backend name, and by kernel name with the positions that the kernel writes."""
-
-    delegates: Mapping[str, DelegateReader] = field(default_factory=dict[str, DelegateReader])
-    kernels: Mapping[str, tuple[KernelReader, tuple[int, ...]]] = field(
-        default_factory=dict[str, tuple[KernelReader, tuple[int, ...]]]
-    )
-    unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """By kernel name, the positions of scratch memory, whose contents are undefined."""
 
 
 def lift(
@@ -125,6 +74,7 @@ def lift(
     external: Mapping[str, Data] | None = None,
     *,
     level: str = "executorch",
+    sizes: InputSizes | None = None,
 ) -> Program:
     """Return the program of a container.
 
@@ -133,6 +83,7 @@ def lift(
         readers: readers of delegates and of kernels that are not ATen's.
         external: data of a separate `.ptd`, by key.
         level: the level that the module states.
+        sizes: sizes of all tensor inputs by method, for which the program is read.
 
     Raises:
         UnsupportedError: names every instruction that no op represents.
@@ -143,6 +94,8 @@ def lift(
     problems: list[Problem] = []
     for method in container.methods:
         lifter = _MethodLifter(container, method, program, readers or Readers(), external or {})
+        if sizes is not None:
+            lifter.specialize(sizes.get(method.name, ()))
         try:
             program.module.body.block.add_op(lifter.lift())
         except UnsupportedError as error:
@@ -158,6 +111,7 @@ def read_pte(
     *,
     external: bytes | None = None,
     largest: bool = False,
+    sizes: InputSizes | None = None,
 ) -> Program:
     """Read the program in a `.pte` file's bytes; see `lift`.
 
@@ -166,24 +120,8 @@ def read_pte(
     # A writable buffer lets constants be tensors over the file's own bytes.
     container = read_container(bytearray(data))
     container = at_largest(container) if largest else container
-    return lift(container, readers, read_external(bytearray(external)) if external else None)
-
-
-def at_largest(container: Container) -> Container:
-    """Return a container with the same instructions, in which all tensors have their largest sizes.
-
-    A `.pte` states how large a tensor may be, but not which of its axes are dynamic or related.
-    """
-
-    def fixed(value: Value) -> Value:
-        if isinstance(value, TensorValue) and value.dynamism is Dynamism.BOUNDED:
-            return replace(value, dynamism=Dynamism.STATIC)
-        return value
-
-    methods = tuple(
-        replace(method, values=tuple(map(fixed, method.values))) for method in container.methods
-    )
-    return replace(container, methods=methods)
+    held = read_external(bytearray(external)) if external else None
+    return lift(container, readers, held, sizes=sizes)
 
 
 _MOVES: dict[str, tuple[int, int]] = {
@@ -211,8 +149,21 @@ class _MethodLifter:
         self.block = Block()
         self.places = Places(container, method, program.weights, external, self.block)
         self.is_straight = not any(isinstance(each, JumpFalse) for each in method.instructions)
+        self.infers = False
+        """Whether sizes of results follow from those of operands."""
         kept = {key: NamedData(data, 1) for key, data in external.items()}
         self.named_data: Mapping[str, NamedData] = {**kept, **container.named_data}
+
+    def specialize(self, sizes: Sequence[Sequence[int]]) -> None:
+        """Read the method for these sizes of its tensor inputs."""
+        if not self.is_straight:
+            raise UnsupportedError(
+                "a method with branches or loops is read at its largest sizes only",
+                f"method {self.method.name}",
+            )
+        for index, given in fixed_inputs(self.method, sizes).items():
+            self.places.settle(index, given)
+        self.infers = True
 
     def lift(self) -> FuncOp:
         """Return the method as a function."""
@@ -257,7 +208,7 @@ class _MethodLifter:
     # -- inputs and outputs --------------------------------------------------------------------
 
     def _input(self, position: int, index: int) -> Port:
-        value = self.method.values[index]
+        value = self.places.stated[index]
         if not isinstance(value, TensorValue):
             return Port(f"input_{position}", constant=(frozen_argument(value),))
         argument = self.block.insert_arg(self.places.type_of(index), len(self.block.args))
@@ -267,14 +218,14 @@ class _MethodLifter:
 
     def _write_inputs(self) -> None:
         """Append updates of inputs that the method writes in the caller's memory."""
-        entered = [i for i in self.method.inputs if isinstance(self.method.values[i], TensorValue)]
+        entered = [i for i in self.method.inputs if isinstance(self.places.stated[i], TensorValue)]
         for argument, index in zip(self.block.args, entered, strict=True):
             value = self.places.values[index]
             if self.places.tensor(index).storage is None and value is not argument:
                 self.block.add_op(MutateInputOp(argument.index, value))
 
     def _output(self, position: int, index: int) -> Port:
-        value = self.method.values[index]
+        value = self.places.stated[index]
         if isinstance(value, TensorValue):
             return Port(f"output_{position}", dim_order_of(value))
         if index in self.places.values:
@@ -347,6 +298,8 @@ class _MethodLifter:
             return
         if call.kernel in _MOVES:
             target, source = (call.args[position] for position in _MOVES[call.kernel])
+            if self.infers:
+                self.places.settle(target, self._moved_sizes(call, source))
             self._copy(target, source)
             return
         number = known_number(self.places, call) if self.is_straight else None
@@ -359,14 +312,31 @@ class _MethodLifter:
         arguments = arguments_of(self.places, call, where)
         types: list[Attribute] = [
             self.places.type_of(index)
-            if isinstance(self.method.values[index], TensorValue)
-            else _number(self.method.values[index], index)
+            if isinstance(self.places.stated[index], TensorValue)
+            else _number(self.places.stated[index], index)
             for index in arguments.results
         ]
-        op = arguments.op.from_arguments(arguments.given, types)
+        is_inferred = self.infers and not all(map(is_static, types))
+        op = arguments.op.from_arguments(arguments.given, None if is_inferred else types)
         self.places.block.add_op(op)
         for index, result in zip(arguments.results, op.results, strict=True):
+            self._settle(index, result)
             self.places.write(index, result)
+
+    def _settle(self, index: int, value: SSAValue, order: Sequence[int] | None = None) -> None:
+        """Give a tensor the sizes of the value that is written to it; `order` permutes them."""
+        if self.infers and isinstance(self.places.stated[index], TensorValue):
+            shape = [number_of(size) for size in dims(value.type)]
+            self.places.settle(index, [shape[a] for a in order or range(len(shape))])
+
+    def _moved_sizes(self, call: KernelCall, source: int) -> list[int]:
+        """Return the sizes of the target of a kernel that moves elements."""
+        shape = list(self.places.tensor(source).sizes)
+        if call.kernel != "executorch_prim::et_view.default":
+            return shape
+        sizes = [number_of(size) for size in self.places.argument(call.args[1])]
+        rest = math.prod(shape) // max(1, math.prod(size for size in sizes if size >= 0))
+        return [rest if size < 0 else size for size in sizes]
 
     def _store(self, call: KernelCall, where: str) -> None:
         """Read a store to a slice of a loop's stacked result."""
@@ -421,9 +391,20 @@ class _MethodLifter:
                 f"method {self.method.name}, instruction {step}",
             )
         # A delegate sees the dimensions of a tensor in memory order.
-        places, outputs = self.places, call.args[count:]
-        orders = {index: places.tensor(index).dim_order for index in call.args}
-        inputs = [places.permuted(places.read(i), orders[i]) for i in call.args[:count]]
+        places = self.places
+        for position, index in enumerate(call.args[:count]):
+            if reader is not None and not self._is_tensor(index):
+                number = places.argument(index)
+                if not isinstance(number, int):
+                    raise UnsupportedError(
+                        "a delegate takes a number that is computed at run time",
+                        f"method {self.method.name}, instruction {step}",
+                    )
+                context.numbers[position] = number
+        given = [i for at, i in enumerate(call.args[:count]) if at not in context.numbers]
+        outputs = [i for i in call.args[count:] if reader is None or self._is_tensor(i)]
+        orders = {index: places.tensor(index).dim_order for index in (*given, *outputs)}
+        inputs = [places.permuted(places.read(i), orders[i]) for i in given]
         types = [permuted_type(places.type_of(index), orders[index]) for index in outputs]
         if reader is not None:
             op = reader.read(delegate, inputs, types, context)
@@ -432,7 +413,14 @@ class _MethodLifter:
         places.block.add_op(op)
         for index, result in zip(outputs, op.results, strict=True):
             back = [orders[index].index(axis) for axis in range(len(orders[index]))]
+            self._settle(index, result, back)
             places.write(index, places.permuted(result, back))
+        for position, index in enumerate(call.args):
+            if position >= count and not self._is_tensor(index):
+                places.know(index, context.numbers[position])
+
+    def _is_tensor(self, index: int) -> bool:
+        return isinstance(self.places.stated[index], TensorValue)
 
     def _guessed_inputs(self, args: Sequence[int]) -> int:
         """Return the inputs of an unknown delegate, assuming its outputs are the last values not
@@ -444,30 +432,12 @@ class _MethodLifter:
         return count
 
     def _is_unwritten(self, index: int) -> bool:
-        value = self.method.values[index]
+        value = self.places.stated[index]
         return (
             index not in self.places.values
             and isinstance(value, TensorValue)
             and isinstance(value.storage, Planned | None)
         )
-
-
-def opaque_delegate(
-    delegate: Delegate,
-    inputs: Sequence[SSAValue],
-    results: Sequence[Attribute],
-    context: ReadContext,
-    reason: str | None = None,
-) -> Operation:
-    """Return a delegate as an op that keeps its payload, and the reason why it was not opened."""
-
-    def stored(name: str, data: Data) -> str:
-        held = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        return context.weights.add(f"{context.prefix}.{name}", held)
-
-    options = [(name, stored(name, value)) for name, value in delegate.options if value]
-    payload = stored("payload", delegate.payload)
-    return OpaqueDelegateOp.make(delegate.backend, payload, inputs, results, options, reason)
 
 
 def _number(value: Value, index: int) -> Attribute:

@@ -130,7 +130,7 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> DecodedCall:
     if "dtype" in by_name and all(
         not isinstance(a, Input) or a.name != "dtype" for a in signature.arguments
     ):
-        declared = places.method.values[results[0]]
+        declared = places.stated[results[0]]
         assert isinstance(declared, TensorValue)
         values["dtype"] = element_type(torch_dtype(declared.scalar_type))
     if found.op.name in BY_STRIDES:
@@ -148,7 +148,7 @@ def _results(
         return call.args[len(arguments) :][:1]
     expanded: list[int] = []
     for index in written:
-        value = places.method.values[index]
+        value = places.stated[index]
         expanded.extend(value.items if isinstance(value, TensorList) else (index,))
     return tuple(expanded)
 

@@ -6,6 +6,7 @@ it is first read. Bytes that are read before they are written are state from the
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -62,6 +63,8 @@ class Places:
     ) -> None:
         self.container = container
         self.method = method
+        self.stated = list(method.values)
+        """The method's values; a tensor of dynamic shape gets its sizes when they are known."""
         self.store = store
         self.external = external
         self.block = block
@@ -103,9 +106,15 @@ class Places:
             shape.append(Size.symbol(symbol))
         return tensor(shape, stored)
 
+    def settle(self, index: int, sizes: Sequence[int]) -> None:
+        """Give a tensor of dynamic shape its sizes."""
+        value = self.tensor(index)
+        if value.dynamism is not Dynamism.STATIC:
+            self.stated[index] = replace(value, sizes=tuple(sizes), dynamism=Dynamism.STATIC)
+
     def tensor(self, index: int) -> TensorValue:
         """Return value `index` of the method, which must be a tensor."""
-        value = self.method.values[index]
+        value = self.stated[index]
         if not isinstance(value, TensorValue):
             raise ParseFailure(f"value {index} is no tensor", f"method {self.method.name}")
         return value
@@ -120,7 +129,7 @@ class Places:
 
     def place_of(self, index: int) -> tuple[Arena[int], int, int] | None:
         """Return the arena and byte range of a value; None if it has no bytes in an arena."""
-        declared = self.method.values[index]
+        declared = self.stated[index]
         if not isinstance(declared, TensorValue) or not declared.nbytes:
             return None
         if not isinstance(declared.storage, Planned | State):
@@ -131,7 +140,7 @@ class Places:
 
     def read(self, index: int) -> SSAValue:
         """Return the SSA value that value `index` currently holds."""
-        declared = self.method.values[index]
+        declared = self.stated[index]
         if not isinstance(declared, TensorValue):
             if index not in self.values:
                 return self._unwritten(index)
@@ -338,7 +347,7 @@ class Places:
 
     def argument(self, index: int) -> Any:
         """Return a kernel argument: an SSA value, a list, or a Python value."""
-        value = self.method.values[index]
+        value = self.stated[index]
         match value:
             case TensorValue():
                 return self.read(index)
@@ -350,11 +359,11 @@ class Places:
                 return self.values.get(index, self._number(index))
 
     def _number(self, index: int) -> Any:
-        return self.numbers.get(index, self.method.values[index])
+        return self.numbers.get(index, self.stated[index])
 
     def defines(self, index: int) -> bool:
         """Whether reading value `index` now yields a value that was written."""
-        declared = self.method.values[index]
+        declared = self.stated[index]
         if not isinstance(declared, TensorValue):
             return index in self.values or index in self.numbers
         storage = declared.storage
@@ -391,7 +400,7 @@ class Places:
 
     def assign(self, target: int, source: int) -> None:
         """Assign value `source`, a number or the contents of its slot, to value `target`."""
-        if not isinstance(self.method.values[source], TensorValue):
+        if not isinstance(self.stated[source], TensorValue):
             argument = self.argument(source)
             if not isinstance(argument, SSAValue):
                 self.know(target, argument)

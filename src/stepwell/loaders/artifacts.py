@@ -14,9 +14,10 @@ from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import TensorValue
 from stepwell.backends.executorch.external import joined_externals
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
-from stepwell.backends.executorch.reading.lift import Readers, at_largest
+from stepwell.backends.executorch.reading.fixed_sizes import InputSizes, at_largest
 from stepwell.backends.executorch.reading.lift import read_pte as pte_program
 from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.reading.readers import Readers
 from stepwell.backends.executorch.running.runner import run_pte as run
 from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
 from stepwell.backends.tosa import read_tosa as tosa_program
@@ -41,7 +42,13 @@ PTE_READERS = Readers(
 """The delegates that `read_pte` opens; those of other backends stay opaque."""
 
 
-def read_pte(data: Content, *, external: Content | None = None, largest: bool = False) -> Program:
+def read_pte(
+    data: Content,
+    *,
+    external: Content | None = None,
+    largest: bool = False,
+    sizes: InputSizes | None = None,
+) -> Program:
     """Read the program in a `.pte` file, written by stepwell or by another tool.
 
     Kernel calls become ops and XNNPACK delegates are decoded; delegates of unknown backends stay
@@ -52,18 +59,21 @@ def read_pte(data: Content, *, external: Content | None = None, largest: bool = 
         external: the `.ptd`, in the same forms, if weights are stored there.
         largest: give tensors of dynamic shape the largest sizes that they declare. A `.pte` does
             not record which axes vary, nor which are equal, as a delegate's nodes require.
+        sizes: by method, the sizes of each tensor input for which the program is read; other sizes
+            follow from them.
 
     Raises:
         ParseFailure: the bytes are not a `.pte`, or are damaged.
-        UnsupportedError: a delegate has dynamic sizes, without `largest`; or the file has
-            instructions without a corresponding op, which the message lists.
+        StepwellError: an input does not take the sizes.
+        UnsupportedError: a delegate has dynamic sizes, without `largest` or `sizes`; or the file
+            has instructions without a corresponding op, which the message lists.
     """
     make_known()
     held = content(data, ".pte")
     if external is None and is_cortex_m(container := read_container(bytearray(held))):
         return read_program(at_largest(container) if largest else container)
     weights = None if external is None else content(external, ".ptd")
-    return pte_program(held, PTE_READERS, external=weights, largest=largest)
+    return pte_program(held, PTE_READERS, external=weights, largest=largest, sizes=sizes)
 
 
 def join_ptds(files: Sequence[Content]) -> bytes:
