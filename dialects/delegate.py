@@ -1,16 +1,16 @@
-"""Functions for delegates of every backend: printing, parsing, and verification against
-their body.
-"""
+"""What delegates of every backend share: printing, parsing, and verification against their body."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from xdsl.dialects.builtin import FunctionType
-from xdsl.ir import Operation, Region
+from xdsl.dialects.builtin import FunctionType, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation, region_def, traits_def, var_operand_def, var_result_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
 
@@ -68,3 +68,44 @@ def parse_body(parser: Parser, values: Sequence[UnresolvedOperand]) -> dict[str,
         "attributes": attributes,
         "regions": [body],
     }
+
+
+class NamedDelegateOp(IRDLOperation):
+    """A sub-graph on a device. Its operands are the inputs, its results the outputs."""
+
+    DEVICE: ClassVar[str]
+    """The property that names the backend or the accelerator."""
+    END: ClassVar[type[Operation]]
+    """The terminator of the region."""
+    inputs = var_operand_def()
+    outputs = var_result_def()
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove())
+
+    @classmethod
+    def make(
+        cls, device: str, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Block
+    ) -> Self:
+        """Create a delegate around a block whose arguments correspond to `inputs`."""
+        return cls.create(
+            operands=inputs,
+            result_types=results,
+            properties={cls.DEVICE: StringAttr(device)},
+            regions=[Region(body)],
+        )
+
+    def verify_(self) -> None:
+        verify_interface(self, self.body, self.END)
+
+    def print(self, printer: Printer) -> None:
+        """Print `"device"(%x) { … } : (types) -> types`."""
+        printer.print_string(" ")
+        printer.print_attribute(self.properties[self.DEVICE])
+        print_operands(self, printer)
+        print_body(self, self.body, printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """Parse the output of `print`."""
+        properties = {cls.DEVICE: StringAttr(parser.parse_str_literal())}
+        return cls.create(properties=properties, **parse_body(parser, parse_operands(parser)))

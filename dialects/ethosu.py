@@ -14,31 +14,22 @@ level `cmsis`: the CPU's operators, and ops that stay in float. A delegate read 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Dialect, Operation
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     prop_def,
-    region_def,
     traits_def,
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
-from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
+from xdsl.traits import HasParent, IsTerminator
 
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
-from stepwell.dialects.delegate import (
-    parse_body,
-    parse_operands,
-    print_body,
-    print_operands,
-    verify_interface,
-)
+from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import WeightOp
@@ -48,57 +39,23 @@ from stepwell.ir.types import WeightAttr
 
 
 @irdl_op_definition
-class DelegateOp(IRDLOperation):
-    """A sub-graph that runs on the NPU. Its operands are the inputs, its results the outputs."""
-
-    name = "ethosu.delegate"
-    accelerator = prop_def(StringAttr)
-    inputs = var_operand_def()
-    results_ = var_result_def()
-    body = region_def("single_block")
-    traits = traits_def(IsolatedFromAbove())
-
-    @classmethod
-    def make(
-        cls,
-        accelerator: str,
-        inputs: Sequence[SSAValue],
-        results: Sequence[Attribute],
-        body: Block,
-    ) -> Self:
-        """Create a delegate around a block whose arguments correspond to `inputs`."""
-        return cls.create(
-            operands=inputs,
-            result_types=results,
-            properties={"accelerator": StringAttr(accelerator)},
-            regions=[Region(body)],
-        )
-
-    def verify_(self) -> None:
-        verify_interface(self, self.body, YieldOp)
-
-    def print(self, printer: Printer) -> None:
-        """Print `"accelerator"(%x) { … } : (types) -> types`."""
-        printer.print_string(" ")
-        printer.print_attribute(self.accelerator)
-        print_operands(self, printer)
-        print_body(self, self.body, printer)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        """Parse the output of `print`."""
-        properties = {"accelerator": StringAttr(parser.parse_str_literal())}
-        return cls.create(properties=properties, **parse_body(parser, parse_operands(parser)))
-
-
-@irdl_op_definition
 class YieldOp(IRDLOperation):
     """The terminator of a delegate's region; its operands are the delegate's outputs."""
 
     name = "ethosu.yield"
     outputs = var_operand_def()
-    traits = traits_def(IsTerminator(), HasParent(DelegateOp))
+    traits = traits_def(IsTerminator(), HasParent(NamedDelegateOp))
     assembly_format: ClassVar[str] = "($outputs^ `:` type($outputs))? attr-dict"
+
+
+@irdl_op_definition
+class DelegateOp(NamedDelegateOp):
+    """A sub-graph that runs on the NPU. Its operands are the inputs, its results the outputs."""
+
+    name = "ethosu.delegate"
+    DEVICE: ClassVar[str] = "accelerator"
+    END: ClassVar[type[Operation]] = YieldOp
+    accelerator = prop_def(StringAttr)
 
 
 @irdl_op_definition

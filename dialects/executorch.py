@@ -20,28 +20,19 @@ from typing import Any, ClassVar, Self
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
-    region_def,
     traits_def,
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
-from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator
+from xdsl.traits import HasParent, IsTerminator
 
-from stepwell.dialects.delegate import (
-    parse_body,
-    parse_operands,
-    print_body,
-    print_operands,
-    verify_interface,
-)
+from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.levels import Level, register_level
 from stepwell.ir.types import WeightAttr
@@ -101,53 +92,23 @@ class OpaqueDelegateOp(IRDLOperation):
 
 
 @irdl_op_definition
-class DelegateOp(IRDLOperation):
-    """A delegate that was read; its region contains the PyTorch operators that it computes."""
-
-    name = "executorch.delegate"
-    backend = prop_def(StringAttr)
-    inputs = var_operand_def()
-    outputs = var_result_def()
-    body = region_def("single_block")
-    traits = traits_def(IsolatedFromAbove())
-
-    @classmethod
-    def make(
-        cls, backend: str, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Block
-    ) -> Self:
-        """Create a delegate around a block whose arguments correspond to `inputs`."""
-        return cls.create(
-            operands=inputs,
-            result_types=results,
-            properties={"backend": StringAttr(backend)},
-            regions=[Region(body)],
-        )
-
-    def verify_(self) -> None:
-        verify_interface(self, self.body, YieldOp)
-
-    def print(self, printer: Printer) -> None:
-        """Print `"backend"(%x) { … } : (types) -> types`."""
-        printer.print_string(" ")
-        printer.print_attribute(self.backend)
-        print_operands(self, printer)
-        print_body(self, self.body, printer)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        """Parse the output of `print`."""
-        properties = {"backend": StringAttr(parser.parse_str_literal())}
-        return cls.create(properties=properties, **parse_body(parser, parse_operands(parser)))
-
-
-@irdl_op_definition
 class YieldOp(IRDLOperation):
     """The terminator of a delegate's region; its operands are the delegate's outputs."""
 
     name = "executorch.yield"
     outputs = var_operand_def()
-    traits = traits_def(IsTerminator(), HasParent(DelegateOp))
+    traits = traits_def(IsTerminator(), HasParent(NamedDelegateOp))
     assembly_format: ClassVar[str] = "($outputs^ `:` type($outputs))? attr-dict"
+
+
+@irdl_op_definition
+class DelegateOp(NamedDelegateOp):
+    """A delegate that was read; its region contains the PyTorch operators that it computes."""
+
+    name = "executorch.delegate"
+    DEVICE: ClassVar[str] = "backend"
+    END: ClassVar[type[Operation]] = YieldOp
+    backend = prop_def(StringAttr)
 
 
 @interprets(DelegateOp)

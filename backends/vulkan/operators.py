@@ -1,11 +1,13 @@
 """The meaning of the Vulkan backend's own operators, as ATen operators.
 
 Arguments are those of the operator's schema, in order; weights are in the layout in which
-ExecuTorch's passes pack them (`executorch/backends/vulkan/patterns`). The functions in
+ExecuTorch's passes pack them (`executorch/backends/vulkan/patterns`). References in ExecuTorch's
 `custom_ops_lib.py` are not followed where they serve for shapes only: `q8ta_conv2d` there reads
-packed weights in another order, and `linear_q8ta_q8csw` does not dequantize its input.
+packed filters in another order, `linear_q8ta_q8csw` does not dequantize its input, and
+`linear_qcs4w` does not subtract 8 from packed weights.
 """
 
+import importlib
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,26 +75,22 @@ class Builder:
             raise UnsupportedError("packed weights are computed, not constant")
         return self.weights.get(key)
 
-    def changed(self, value: SSAValue, how: str, tensor: Tensor) -> SSAValue:
-        """Return a constant that was computed from another; its key says how."""
-        key = f"{weight_key(value)}.{how}"
-        if key not in self.weights:
-            self.weights.add(key, tensor.contiguous())
-        return self.add(WeightOp(key, tensor_like(self.weights.get(key))))
+    def constant(self, tensor: Tensor, what: str) -> SSAValue:
+        """Return a constant that was computed from those of the payload."""
+        key = self.weights.constant(tensor.contiguous(), f"vulkan.{what}")
+        return self.add(WeightOp(key, tensor_like(tensor)))
 
     def first(self, value: SSAValue, count: int) -> SSAValue:
         """Return the first elements of a constant that is padded to a multiple of four."""
         if dims(value.type) == (count,):
             return value
-        return self.changed(value, f"first{count}", self.stored(value)[:count])
+        return self.constant(self.stored(value)[:count], "unpadded")
 
 
+PREPACK = "et_vk.prepack.default"
+"""The operator that copies a constant to the GPU, once."""
 _MOST = torch.finfo(torch.float32).max
 """A greater limit is none: a clamp that has one limit states the greatest double as the other."""
-
-
-def _prepack(b: Builder, x: SSAValue) -> SSAValue:
-    return x
 
 
 def _copied(b: Builder, x: SSAValue, *options: Any) -> SSAValue:
@@ -121,7 +119,7 @@ def _quantized(b: Builder, x: SSAValue, scale: float, zero: int) -> SSAValue:
 
 def _weight_in_reals(b: Builder, w: SSAValue, scales: SSAValue, axis: int = 0) -> SSAValue:
     scales = b.first(scales, _size(w, axis))
-    zeros = b.changed(scales, "zeros", torch.zeros_like(b.stored(scales), dtype=torch.int32))
+    zeros = b.constant(torch.zeros_like(b.stored(scales), dtype=torch.int32), "zero_points")
     dequantize = "quantized_decomposed.dequantize_per_channel.default"
     return b(dequantize, w, scales, zeros, axis, -127, 127, i8)
 
@@ -167,47 +165,30 @@ def _q8ta_conv2d(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
         if groups > 1:
             raise UnsupportedError("a transposed int8 convolution in groups has no meaning here")
         held = held.transpose(0, 1)
-    real = _weight_in_reals(b, b.changed(w, "filter", held), scales, int(transposed))
+    real = _weight_in_reals(b, b.constant(held, "filter"), scales, int(transposed))
     x, more = _dequantized(b, x, scale, zero), extra[0] if transposed else [0, 0]
     layer = x, real, _bias(b, bias, outputs, x)
     y = b("aten.convolution.default", *layer, stride, padding, dilation, transposed, more, groups)
     return _quantized(b, _activated(b, y, activation), to_scale, to_zero)
 
 
-def _q8ta_add(b: Builder, x: SSAValue, y: SSAValue, *args: Any) -> SSAValue:
-    x, y, alpha = _dequantized(b, x, *args[:2]), _dequantized(b, y, *args[2:4]), args[6]
-    return _quantized(b, b("aten.add.Tensor", x, y, alpha=alpha), *args[4:6])
-
-
-def _q8ta_relu(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
-    return _quantized(b, b("aten.relu.default", _dequantized(b, x, *args[:2])), *args[2:])
-
-
-def _q8ta_pixel_shuffle(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
-    *of, inverse, zero, factor = args
-    y = b("aten.pixel_shuffle.default", _dequantized(b, x, *of), factor)
-    return _quantized(b, y, 1.0 / inverse, zero)
-
-
-def _unpacked(
-    b: Builder, w: SSAValue, scales: SSAValue, by_row: Tensor, group: int, is_low_first: bool
-) -> SSAValue:
+def _unpacked(b: Builder, w: SSAValue, by_row: Tensor, group: int, low_first: bool) -> SSAValue:
     """Return 4-bit weights in reals. Packed are two to a byte, plus 8, in rows that are padded.
 
     `by_row` are the scales, `[rows, groups]`.
     """
     held = b.stored(w)
     pair = [(held & 15).to(torch.int8) - 8, (held >> 4).to(torch.int8) - 8]
-    held = torch.stack(pair if is_low_first else pair[::-1], -1).flatten(1)
-    integers = b.changed(w, "integers", held[:, : by_row.shape[1] * group])
-    rows = b.changed(scales, "rows", by_row)
-    return b("torchao.dequantize_affine.default", integers, [1, group], rows, None, i8, -8, 7)
+    held = torch.stack(pair if low_first else pair[::-1], -1).flatten(1)
+    integers = b.constant(held[:, : by_row.shape[1] * group], "int4")
+    scales = b.constant(by_row, "scales")
+    return b("torchao.dequantize_affine.default", integers, [1, group], scales, None, i8, -8, 7)
 
 
 def _linear_q4gsw(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
     w, scales, group, bias = args
     by_row = b.stored(scales).t()[: _size(w, 0)]
-    return _linear(b, x, _unpacked(b, w, scales, by_row, group, True), bias)
+    return _linear(b, x, _unpacked(b, w, by_row, group, True), bias)
 
 
 def _linear_dq8ca_q4gsw(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
@@ -221,85 +202,32 @@ def _linear_dq8ca_q4gsw(b: Builder, x: SSAValue, *args: Any) -> SSAValue:
 
 def _linear_qcs4w(b: Builder, x: SSAValue, w: SSAValue, scales: SSAValue) -> SSAValue:
     by_row = b.stored(scales).reshape(-1, 1)
-    return _linear(b, x, _unpacked(b, w, scales, by_row, _size(x, -1), False))
+    return _linear(b, x, _unpacked(b, w, by_row, _size(x, -1), False))
 
 
 def _embedding_q4gsw(b: Builder, w: SSAValue, *args: Any) -> SSAValue:
     scales, group, indices, is_linear = args
     by_row = b.stored(scales).reshape(_size(w, 0), -1)
-    table = _unpacked(b, w, scales, by_row, group, is_linear)
+    table = _unpacked(b, w, by_row, group, is_linear)
     return b("aten.embedding.default", table, indices)
 
 
-def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    y = x.float()
-    y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
-    return (y * weight.float()).to(x.dtype)
-
-
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
-    scores = (q @ k.transpose(-2, -1)) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    return torch.softmax(scores if mask is None else scores + mask, -1) @ v
-
-
-def _rotary(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-    """Rotate pairs of neighbors; `x[batch, token, head, pair]`, `cos[token, (head,) pair]`."""
-
-    def rotated(x: Tensor) -> Tensor:
-        real, imaginary = x.float().unflatten(-1, (-1, 2)).unbind(-1)
-        c, s = (t if t.dim() == 3 else t.unsqueeze(1) for t in (cos, sin))
-        pairs = (real * c - imaginary * s, real * s + imaginary * c)
-        return torch.stack(pairs, -1).flatten(3).to(x.dtype)
-
-    return rotated(q), rotated(k)
-
-
-def _rotary_hf(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, start: int) -> tuple[Tensor, ...]:
-    """Rotate halves of the first channels of each head; `x[batch, token, head, channel]`."""
-    tokens, width = q.shape[1], cos.shape[-1]
-    cos, sin = (t[start : start + tokens].unsqueeze(1) for t in (cos, sin))
-
-    def rotated(x: Tensor) -> Tensor:
-        turned, rest = x[..., :width].float(), x[..., width:]
-        low, high = turned.chunk(2, -1)
-        turned = turned * cos + torch.cat((-high, low), -1) * sin
-        return torch.cat((turned.to(x.dtype), rest), -1)
-
-    return rotated(q), rotated(k)
-
-
-def _rotary_interleaved(x: Tensor, freqs: Tensor) -> Tensor:
-    batch, tokens, channels = x.shape
-    real, imaginary = x.view(batch, tokens, -1, 2).unbind(-1)
-    cos, sin = freqs.reshape(tokens, channels // 2, 2).unbind(-1)
-    pairs = (real * cos - imaginary * sin, real * sin + imaginary * cos)
-    return torch.stack(pairs, -1).view(batch, tokens, channels)
-
-
-def _grid_priors(x: Tensor, stride: int, offset: float) -> Tensor:
-    height, width = x.shape[-2:]
-    rows, columns = ((torch.arange(n) + offset) * stride for n in (height, width))
-    down, across = torch.meshgrid(rows, columns, indexing="ij")
-    return torch.stack((across.reshape(-1), down.reshape(-1)), -1)
-
-
-def _traced(function: Callable[..., Any]) -> Callable[..., tuple[SSAValue, ...]]:
-    """Return a meaning that consists of the operators which a function of tensors calls."""
+def _as_referenced(name: str) -> Callable[..., tuple[SSAValue, ...]]:
+    """Return a meaning that consists of the operators which ExecuTorch's reference calls."""
 
     def meaning(b: Builder, *args: Any) -> tuple[SSAValue, ...]:
         places = [at for at, value in enumerate(args) if isinstance(value, SSAValue)]
         given = [args[at] for at in places]
+        reference = getattr(importlib.import_module(REFERENCES), f"{name}_impl")
 
         def called(*tensors: Tensor) -> Sequence[Tensor]:
-            filled = list(args)
-            for at, tensor in zip(places, tensors, strict=True):
-                filled[at] = tensor
-            results = function(*filled)
+            filled = dict(zip(places, tensors, strict=True))
+            results = reference(*(filled.get(at, value) for at, value in enumerate(args)))
             return results if isinstance(results, tuple) else (results,)
 
         trace = trace_function(called, [value.type for value in given], {})
         if isinstance(trace, Refusal):
-            raise UnsupportedError(str(trace))
+            raise UnsupportedError(f"the reference of {name} is not traced: {trace}")
 
         def insert(op: Operation) -> Operation:
             b.block.add_op(op)
@@ -310,8 +238,15 @@ def _traced(function: Callable[..., Any]) -> Callable[..., tuple[SSAValue, ...]]
     return meaning
 
 
+REFERENCES = "executorch.backends.vulkan.custom_ops_lib"
+REFERENCED = (
+    "apply_rotary_emb", "apply_rotary_emb_hf", "apply_rotary_emb_interleaved", "fused_ce",
+    "grid_priors", "linear_dW", "q8ta_add", "q8ta_pixel_shuffle", "q8ta_relu", "rms_norm", "sdpa",
+)  # fmt: skip
+"""Operators whose reference in ExecuTorch computes what the GPU computes."""
+
 MEANINGS: dict[str, Callable[..., SSAValue | tuple[SSAValue, ...]]] = {
-    "et_vk.prepack.default": _prepack,
+    PREPACK: _copied,
     "aten._to_copy.default": _copied,
     "dim_order_ops._to_dim_order_copy.default": _copied,
     "dim_order_ops._clone_dim_order.default": _copied,
@@ -323,19 +258,11 @@ MEANINGS: dict[str, Callable[..., SSAValue | tuple[SSAValue, ...]]] = {
     "et_vk.q8ta_conv2d_dw.default": _q8ta_conv2d,
     "et_vk.q8ta_conv2d_pw.default": _q8ta_conv2d,
     "et_vk.q8ta_conv2d_transposed.default": _q8ta_conv2d,
-    "et_vk.q8ta_add.default": _q8ta_add,
-    "et_vk.q8ta_relu.default": _q8ta_relu,
-    "et_vk.q8ta_pixel_shuffle.default": _q8ta_pixel_shuffle,
     "et_vk.linear_q4gsw.default": _linear_q4gsw,
     "et_vk.linear_dq8ca_q4gsw.default": _linear_dq8ca_q4gsw,
     "et_vk.linear_qcs4w.default": _linear_qcs4w,
     "et_vk.embedding_q4gsw.default": _embedding_q4gsw,
-    "et_vk.rms_norm.default": _traced(_rms_norm),
-    "et_vk.sdpa.default": _traced(_sdpa),
-    "et_vk.apply_rotary_emb.default": _traced(_rotary),
-    "et_vk.apply_rotary_emb_hf.default": _traced(_rotary_hf),
-    "et_vk.apply_rotary_emb_interleaved.default": _traced(_rotary_interleaved),
-    "et_vk.grid_priors.default": _traced(_grid_priors),
+    **{f"et_vk.{name}.default": _as_referenced(name) for name in REFERENCED},
 }
 """Operators that need more than their schema, by the name in the payload; the operator's type
 conversion is that of its result.

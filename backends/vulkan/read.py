@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -27,19 +28,23 @@ from stepwell.backends.executorch.reading.readers import (
     results_of,
 )
 from stepwell.backends.flatbuffer import Record
-from stepwell.backends.vulkan.operators import MEANINGS, NUMBERS, Builder
+from stepwell.backends.vulkan.operators import MEANINGS, NUMBERS, PREPACK, Builder
 from stepwell.backends.vulkan.schema import BACKEND, WHAT, dtype_of, read_graph
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import find
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.executorch import DelegateOp, YieldOp
-from stepwell.ir.core import WeightOp
+from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import element_type, i8, i64, ui8
 from stepwell.ir.types import dims, element, is_static, tensor_like
 
 NAMESPACES = ("aten.", "dim_order_ops.", "quantized_decomposed.", "torchao.")
 """Operators whose schemas state their meaning."""
+_FAILURES = (
+    VerifyException, StepwellError, ArithmeticError, AssertionError, AttributeError, LookupError,
+    RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
 
@@ -69,12 +74,14 @@ class VulkanReader:
                 "a Vulkan delegate has dynamic sizes, but the file does not state which axes",
                 help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
             )
+        reader = _Reader(root, constants, context)
         try:
-            body = _Reader(root, constants, context).block([v.type for v in inputs], results)
+            body = reader.block([value.type for value in inputs], results)
         except UnsupportedError as error:
             reason = error.problems[0].fact
             return opaque_delegate(delegate, inputs, results, context, reason)
-        return DelegateOp.make(BACKEND, inputs, results_of(body), body)
+        states = [state.result for state in reader.states.values()]
+        return DelegateOp.make(BACKEND, [*inputs, *states], results_of(body), body)
 
 
 class _Reader:
@@ -85,6 +92,12 @@ class _Reader:
         self.context = context
         self.defined: dict[int, Any] = {}
         """SSA values of tensors and numbers of `SymInt`s, by the value's id."""
+        self.states: dict[int, StateOp] = {}
+        """The contents at entry of tensors that a graph keeps between calls."""
+        chain = [(call["name"], call["args"]) for call in root["chain"] if call["args"]]
+        written = {i for name, ids in chain if name != PREPACK for i in self._results(ids[-1])}
+        self.kept = {ids[-1] for name, ids in chain if name == PREPACK} & written
+        """Constants that are copied to the GPU once, and written by each call."""
 
     def block(self, inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Block:
         """Add one or more ops for each call of the chain."""
@@ -113,11 +126,12 @@ class _Reader:
                 self._call(call["name"] or "", call["args"], where)
             except UnsupportedError:
                 raise
-            except (VerifyException, StepwellError) as error:
-                raise ParseFailure(f"{where}: {str(error).splitlines()[0]}") from error
+            except _FAILURES as error:
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise ParseFailure(f"{where}: {reason}") from error
         outputs = list(map(self._output, written.values(), results))
         numbers |= {position: self._argument(identity) for position, identity in computed.items()}
-        body.add_op(YieldOp.create(operands=outputs))
+        body.add_op(YieldOp.create(operands=[*outputs, *map(self._argument, self.states)]))
         for op in reversed(list(body.ops)):
             is_bare = isinstance(op, WeightOp) or op.name == "aten._to_copy.default"
             if is_bare and not any(op.results[0].uses):  # A packed weight, or unused indices.
@@ -144,13 +158,26 @@ class _Reader:
     def _define(self, identity: int, value: SSAValue) -> None:
         """Record a result, in the element type that the tensor has on the GPU."""
         held = self._tensor(identity)
-        if held["constant_id"] >= 0 or identity in self.defined:
+        if identity in self.kept and identity not in self.states:
+            value = self._state(identity, value)
+        elif held["constant_id"] >= 0 or (identity in self.defined and identity not in self.kept):
             raise ParseFailure(f"value {identity} is computed twice, or is a constant")
         shape, declared = dims(value.type), held["dims"]
         fits = len(shape) == len(declared)
         if not fits or any(cast(int, a) > b for a, b in zip(shape, declared, strict=True)):
             raise ParseFailure(f"value {identity} has sizes {declared}, computed are {shape}")
         self.defined[identity] = self.build.cast(value, self._element(held))
+
+    def _state(self, identity: int, initial: SSAValue) -> SSAValue:
+        """Return the content of a tensor that the graph keeps; it starts as a constant."""
+        key = f"{self.context.prefix}.state{identity}"
+        self.context.weights.add(key, self.build.stored(initial).clone())
+        self.states[identity] = StateOp(key, initial.type)
+        return self.build.block.insert_arg(initial.type, len(self.build.block.args))
+
+    def _results(self, identity: int) -> list[int]:
+        kind, held = self._value(identity)
+        return held["items"] if kind == "ValueList" else [identity]
 
     def _element(self, held: Record) -> Attribute:
         return element_type(dtype_of(held["datatype"]))
@@ -201,7 +228,8 @@ class _Reader:
         if len(data) < count * dtype.itemsize:
             raise ParseFailure(f"constant {index} has {len(data)} bytes, not {shape} of {dtype}")
         spelled = "x".join(map(str, shape))
-        key = f"vulkan.{name or f'{self.context.prefix}.{index}'}.{str(dtype)[6:]}.{spelled}"
+        label = name or f"{self.context.prefix}.{index}"  # A name is the data's SHA-256.
+        key = f"vulkan.{label[:16] if len(label) == 64 else label}.{str(dtype)[6:]}.{spelled}"
         if key not in self.context.weights:
             stored = torch.frombuffer(bytearray(data), dtype=dtype) if count else torch.empty(0)
             self.context.weights.add(key, stored.to(dtype).reshape(shape))
@@ -217,15 +245,14 @@ class _Reader:
             given = [self._argument(identity) for identity in arguments]
             self.defined[last] = NUMBERS[name](*given)
             return
-        kind, held = self._value(last)
-        results = held["items"] if kind == "ValueList" else [last]
+        results = self._results(last)
         if name in MEANINGS:
             given = [self._argument(identity) for identity in arguments]
             made = MEANINGS[name](self.build, *given)
             values = list(made) if isinstance(made, tuple) else [made]
         else:
-            cls = find(name) if name.startswith(NAMESPACES) else None
-            if cls is None or cls.SCHEMA.is_mutable:
+            cls = schema_class(name)
+            if cls is None:
                 raise UnsupportedError(f"{name}: the operator has no meaning here")
             values = self._schema_op(cls, arguments, results, where)
         if len(values) != len(results):
@@ -246,7 +273,7 @@ class _Reader:
             if argument.type.base == "ScalarType" and not argument.default:
                 given[argument.name] = _stated_dtype(schema.operator, given, result)
             elif argument.type.base not in _LAYOUT and argument.default != (value,):
-                given[argument.name] = fitted(argument, _integral(argument, value), where)
+                given[argument.name] = fitted(argument, _integral(argument, value, result), where)
         if schema.operator == "gather":
             given["index"] = self.build.cast(given["index"], i64)
         op = cls.from_arguments(given)
@@ -257,15 +284,22 @@ class _Reader:
         return op.results
 
 
-def _integral(argument: Argument, value: Any) -> Any:
-    """Return a number as an integer where the schema demands one.
+def schema_class(name: str) -> type[SchemaOp] | None:
+    """Return the op class of an operator that means what PyTorch's operator of its name does."""
+    cls = find(name) if name.startswith(NAMESPACES) else None
+    return None if cls is None or cls.SCHEMA.is_mutable else cls
+
+
+def _integral(argument: Argument, value: Any, result: Attribute) -> Any:
+    """Return a number as an integer where the schema, or an integer result, demands one.
 
     ExecuTorch writes equal numbers once, so that 1 may be stored as 1.0.
     """
     if isinstance(value, list):
-        return [_integral(argument, item) for item in cast(list[Any], value)]
+        return [_integral(argument, item, result) for item in cast(list[Any], value)]
+    kinds = ("int", "SymInt", "Scalar") if isinstance(result, IntegerType) else ("int", "SymInt")
     is_whole = isinstance(value, float) and value.is_integer()
-    return int(value) if is_whole and argument.type.base in ("int", "SymInt") else value
+    return int(value) if is_whole and argument.type.base in kinds else value
 
 
 def _stated_dtype(operator: str, given: Mapping[str, Any], result: Attribute) -> Attribute:

@@ -16,11 +16,6 @@ from stepwell.ir.diagnostics import ParseFailure
 BACKEND = "VulkanBackend"
 WHAT = "Vulkan payload"
 MAGIC = b"VH00"
-_DTYPES = {
-    "BOOL": torch.bool, "UINT8": torch.uint8, "INT8": torch.int8, "INT32": torch.int32,
-    "INT64": torch.int64, "FLOAT16": torch.float16, "FLOAT32": torch.float32,
-    "FLOAT64": torch.float64,
-}  # fmt: skip
 
 
 @cache
@@ -30,21 +25,17 @@ def schema() -> FlatbufferSchema:
     return parse_schema((folder / "schema.fbs").read_text())
 
 
-@cache
-def _dtypes() -> dict[int, torch.dtype]:
-    numbers = schema().enums["VkDataType"][1]
-    return {number: _DTYPES[name] for name, number in numbers.items() if name in _DTYPES}
-
-
 def dtype_of(number: int) -> torch.dtype:
     """Return the dtype of a number of `VkDataType`.
 
     Raises:
         ParseFailure: there is no such type.
     """
-    if number not in _dtypes():
+    names = [name for name, value in schema().enums["VkDataType"][1].items() if value == number]
+    dtype = getattr(torch, names[0].lower(), None) if names else None
+    if not isinstance(dtype, torch.dtype):
         raise ParseFailure(f"{WHAT}: there is no datatype {number}")
-    return _dtypes()[number]
+    return dtype
 
 
 def read_graph(data: Data) -> tuple[Record, memoryview]:

@@ -151,6 +151,26 @@ def test_buffer_that_the_graph_returns_makes_the_delegate_opaque() -> None:
     assert op.reason.data in str(program)
 
 
+def test_buffer_on_the_gpu_is_state() -> None:
+    class Memory(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("held", torch.full((2, 4), 0.5))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.held.copy_(torch.tanh(x + self.held))
+            return self.held * 2
+
+    x, model = torch.randn(2, 4), Memory()
+    program = stepwell.read_pte(lowered(model, (x,), alias_buffer_mutations=True))
+    program.verify()
+    session, raised = program.start(), program.raise_to("aten").start()
+    for _ in range(3):
+        wanted = model(x)
+        torch.testing.assert_close(session.run(x)[0], wanted)
+        torch.testing.assert_close(raised.run(x)[0], wanted)
+
+
 def test_dynamic_sizes_are_those_that_are_given() -> None:
     class Merged(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

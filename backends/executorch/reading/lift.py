@@ -50,7 +50,7 @@ from stepwell.backends.executorch.reading.readers import (
     opaque_delegate,
 )
 from stepwell.backends.executorch.reading.value_slots import Places, dim_order_of, permuted_type
-from stepwell.ir.core import MutateInputOp
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
@@ -410,14 +410,22 @@ class _MethodLifter:
             op = reader.read(delegate, inputs, types, context)
         else:
             op = opaque_delegate(delegate, inputs, types, context)
-        places.block.add_op(op)
-        for index, result in zip(outputs, op.results, strict=True):
+        states = [v.owner for v in op.operands[len(given) :] if isinstance(v.owner, StateOp)]
+        places.block.add_ops([*states, op])
+        for state, result in zip(states, op.results[len(outputs) :], strict=True):
+            self._update(state, result, f"method {self.method.name}, instruction {step}")
+        for index, result in zip(outputs, op.results[: len(outputs)], strict=True):
             back = [orders[index].index(axis) for axis in range(len(orders[index]))]
             self._settle(index, result, back)
             places.write(index, places.permuted(result, back))
         for position, index in enumerate(call.args):
             if position >= count and not self._is_tensor(index):
                 places.know(index, context.numbers[position])
+
+    def _update(self, state: StateOp, value: SSAValue, where: str) -> None:
+        if not self.is_straight:
+            raise UnsupportedError("a delegate keeps state in a method with jumps", where)
+        self.block.add_op(UpdateOp(state.key.data, value))
 
     def _is_tensor(self, index: int) -> bool:
         return isinstance(self.places.stated[index], TensorValue)

@@ -43,7 +43,9 @@ class DelegateReader(Protocol):
     ) -> Operation:
         """Return the delegate as an op with these operands and result types.
 
-        Dynamic sizes of a result are replaced by those that follow from static inputs.
+        Dynamic sizes of a result are replaced by those that follow from static inputs. State that
+        the delegate keeps is passed as further operands, which are `StateOp`s in no block, and
+        returned as further results.
         """
         ...
 
