@@ -19,19 +19,22 @@ from stepwell.ir.traversal import walk
 from stepwell.ir.weights import dense_size
 
 
-def to_pte(program: Program, *, embed_unpacked_constants: bool = False) -> bytes:
+def to_pte(
+    program: Program, *, embed_unpacked_constants: bool = False, checked: bool = True
+) -> bytes:
     """Return the `.pte` of a program.
 
     Args:
         program: at the xnnpack level.
         embed_unpacked_constants: see `backends.xnnpack.emit.payload`.
+        checked: see `backends.executorch.writing.emit.emit`.
 
     Raises:
         UnsupportedError: names every op that neither a delegate nor a kernel runs, and every
             constant that must not be in a delegate.
 
     """
-    return _write(program, embed_unpacked_constants, tail_of(program))
+    return _write(program, embed_unpacked_constants, tail_of(program), checked)
 
 
 def write_pte(
@@ -55,8 +58,8 @@ def write_pte(
     _write(program, embed_unpacked_constants, tail_of(program, OnFile(path), progress))
 
 
-def _write(program: Program, embed: bool, tail: Tail) -> bytes:
-    container = _container(program, embed, tail=tail)
+def _write(program: Program, embed: bool, tail: Tail, checked: bool = True) -> bytes:
+    container = _container(program, embed, tail=tail, checked=checked)
     return tail.file(to_parts(container, tail=tail.segments, tail_offset=tail.fixed))
 
 
@@ -86,6 +89,7 @@ def _container(
     tail: Tail | None = None,
     external: bool = False,
     files: Mapping[str, str] | None = None,
+    checked: bool = True,
 ) -> Container:
     read_by_kernels = {
         op.key.data
@@ -96,7 +100,9 @@ def _container(
     writer = partial(
         payload, embed_unpacked_constants=embed, tail=tail, outside=read_by_kernels, files=files
     )
-    return emit(program, {DelegateOp: writer}, external_weights=external, files=files)
+    return emit(
+        program, {DelegateOp: writer}, external_weights=external, files=files, checked=checked
+    )
 
 
 def to_pte_and_ptd(

@@ -58,8 +58,17 @@ _STORED = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
 class XnnpackReader:
-    """Reads delegates of `XnnpackBackend` as `xnnpack.delegate` ops."""
+    """Reads delegates of `XnnpackBackend` as `xnnpack.delegate` ops.
+
+    Attributes:
+        largest: give the nodes of a delegate with dynamic sizes the largest ones that its payload
+            declares. Its block then has other types than its operands: the program can be
+            interpreted at any size, and is not valid otherwise.
+    """
+
+    largest: bool = False
 
     def input_count(self, delegate: Delegate, context: ReadContext) -> int:
         """Return the number of the call's values that are inputs."""
@@ -82,9 +91,9 @@ class XnnpackReader:
         named = {key: held.data for key, held in context.named_data.items()}
         types = [value.type for value in inputs]
         try:
-            body = read_payload(
-                delegate.payload, types, results, context.weights, named, context.prefix
-            )
+            root, constants = _root(delegate.payload)
+            reader = _Reader(root, constants, context.weights, named, context.prefix)
+            body = reader.block(types, results, largest=self.largest)
         except ParseFailure as error:
             if all(is_static(type_) for type_ in (*types, *results)):
                 raise
@@ -173,13 +182,18 @@ class _Reader:
         self.defined: dict[int, SSAValue] = {}
         self.values: dict[int, _Value] = {}
 
-    def block(self, inputs: Sequence[Attribute], results: Sequence[Attribute]) -> Block:
-        """Declare values, then add one op per node."""
+    def block(
+        self, inputs: Sequence[Attribute], results: Sequence[Attribute], *, largest: bool = False
+    ) -> Block:
+        """Declare values, then add one op per node; `largest` is that of `XnnpackReader`."""
         for value in self.root["xvalues"]:
             self._declare(value)
         for node in self.root["xnodes"]:
             self._tokens_of_pointwise(node)
         input_ids, output_ids = self._external(len(inputs), len(results))
+        if largest:
+            inputs = [self._largest(i, type_) for i, type_ in zip(input_ids, inputs, strict=True)]
+            results = [self._largest(i, t) for i, t in zip(output_ids, results, strict=True)]
         body = self.body = Block(arg_types=inputs)
         for arg, identity in zip(body.args, input_ids, strict=True):
             self.defined[identity] = self._typed(arg, self._value(identity))
@@ -196,6 +210,9 @@ class _Reader:
         outputs = [self._output(identity, wanted[identity]) for identity in output_ids]
         body.add_op(YieldOp.create(operands=outputs))
         return body
+
+    def _largest(self, identity: int, type_: Attribute) -> Attribute:
+        return tensor(dims(self._value(identity).type), element(type_))
 
     # -- values --------------------------------------------------------------------------------
 

@@ -124,9 +124,10 @@ def read_pte(
     return lift(container, readers, held, sizes=sizes)
 
 
+_VIEW = "executorch_prim::et_view.default"
 _MOVES: dict[str, tuple[int, int]] = {
     "aten::copy_": (0, 1),
-    "executorch_prim::et_view.default": (2, 0),
+    _VIEW: (2, 0),
     "dim_order_ops::_to_dim_order_copy.out": (3, 0),
     "dim_order_ops::_clone_dim_order.out": (3, 0),
 }
@@ -300,6 +301,13 @@ class _MethodLifter:
             target, source = (call.args[position] for position in _MOVES[call.kernel])
             if self.infers:
                 self.places.settle(target, self._moved_sizes(call, source))
+            elif call.kernel == _VIEW and not is_static(type_ := self.places.type_of(target)):
+                sizes = self.places.argument(call.args[1])
+                value = self.places.op(
+                    "aten.view.default", self.places.read(source), sizes, types=[type_]
+                )
+                self.places.write(target, value)
+                return
             self._copy(target, source)
             return
         number = known_number(self.places, call) if self.is_straight else None

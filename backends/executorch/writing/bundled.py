@@ -14,8 +14,10 @@ from typing import Any
 
 import torch
 
+from stepwell.backends.executorch.container import ScalarType
+from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.reading.read import read_container, shipped
-from stepwell.backends.flatbuffer import parse_schema, read_root
+from stepwell.backends.flatbuffer import Record, parse_schema, read_root
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
 
@@ -36,10 +38,35 @@ def is_bundled(data: bytes) -> bool:
 
 def unbundled(data: bytes) -> bytes:
     """Return the `.pte` in a bundled program."""
+    return bytes(_root(data)["program"])
+
+
+def bundled_inputs(data: bytes, method: str) -> list[tuple[Any, ...]]:
+    """Return the flat inputs of each case of a method in a bundled program."""
+    return [
+        tuple(_value(held["val"]) for held in case["inputs"])
+        for suite in _root(data)["method_test_suites"]
+        if suite["method_name"] == method
+        for case in suite["test_cases"]
+    ]
+
+
+def _value(held: tuple[str, Record]) -> Any:
+    name, fields = held
+    if name != "Tensor":
+        return next(iter(fields.values()))
+    dtype = torch_dtype(ScalarType(fields["scalar_type"]))
+    order = [*fields["dim_order"]] or [*range(len(fields["sizes"]))]
+    flat = torch.frombuffer(bytearray(fields["data"]), dtype=dtype)
+    lying = flat.reshape([fields["sizes"][axis] for axis in order])
+    return lying.permute([order.index(axis) for axis in range(len(order))])
+
+
+def _root(data: bytes) -> Record:
     folder = shipped("devtools", "bundled_program", "serialize")
     text = (folder / "bundled_program_schema.fbs").read_text()
     schema = parse_schema(text, lambda name: (folder / name).read_text())
-    return bytes(read_root(data, schema, what="bundled program")["program"])
+    return read_root(data, schema, what="bundled program")
 
 
 def rebundled(data: bytes, pte: bytes) -> bytes:

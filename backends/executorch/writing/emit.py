@@ -87,6 +87,7 @@ def emit(
     *,
     external_weights: bool = False,
     files: Mapping[str, str] | None = None,
+    checked: bool = True,
 ) -> Container:
     """Return the container of a program whose ops have kernels or are in delegates.
 
@@ -96,12 +97,14 @@ def emit(
         delegates: writers of payloads by the class of the delegate op.
         external_weights: put constants and delegates' named data into a separate `.ptd`.
         files: the `.ptd` files of constants that are stored in separate files, by key.
+        checked: refuse kernels that compute something else than their ops; `False` is for programs
+            that show what such a kernel computes.
 
     Raises:
         UnsupportedError: naming every op that has no kernel and is no delegate.
     """
     writers = dict(delegates or {})
-    if problems := emission_problems(program, writers):
+    if checked and (problems := emission_problems(program, writers)):
         raise UnsupportedError(problems)
     builder = ContainerBuilder(external_constants=external_weights)
     filled = filled_states(program.methods.values())

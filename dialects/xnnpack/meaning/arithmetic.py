@@ -24,6 +24,11 @@ class DynamicTensor:
     scale: torch.Tensor
     zero_point: torch.Tensor
 
+    @property
+    def real(self) -> torch.Tensor:
+        """The real numbers that it stands for, in float32."""
+        return (self.stored.float() - self.zero_point) * self.scale
+
 
 def parameters(type_: Attribute) -> Quantization:
     """Return the parameters of a quantized tensor type."""

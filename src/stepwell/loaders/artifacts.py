@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from stepwell.backends.vulkan.read import VulkanReader
 from stepwell.backends.vulkan.schema import BACKEND as VULKAN_BACKEND
 from stepwell.backends.xnnpack.read import XnnpackReader, check_payloads
 from stepwell.dialects import make_known
+from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.platform.files import Content, content
 from stepwell.program import Program
 
@@ -74,6 +76,20 @@ def read_pte(
         return read_program(at_largest(container) if largest else container)
     weights = None if external is None else content(external, ".ptd")
     return pte_program(held, PTE_READERS, external=weights, largest=largest, sizes=sizes)
+
+
+def read_at_any_size(data: bytes, external: bytes | None = None) -> Program:
+    """Read the program in a `.pte` to be interpreted at any size that it takes, not to be verified.
+
+    Raises:
+        ParseFailure, UnsupportedError: as `read_pte`.
+    """
+    make_known()
+    try:
+        delegates = {**PTE_READERS.delegates, "XnnpackBackend": XnnpackReader(largest=True)}
+        return pte_program(data, replace(PTE_READERS, delegates=delegates), external=external)
+    except UnsupportedError:
+        return read_pte(data, external=external, largest=True)
 
 
 def join_ptds(files: Sequence[Content]) -> bytes:
