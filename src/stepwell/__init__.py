@@ -68,6 +68,7 @@ _HOME = {
     "torch_alone": "ir.compat.torch.torch_globals",
     "transform_pass": "integrations.executorch.transform_pass",
     "tune": "cost_model.tuning",
+    "validate": "validation.artifacts",
 }
 """Public names and their modules, imported on first use so that `import stepwell` is fast."""
 

@@ -49,6 +49,7 @@ COMMANDS = {
     "prove": ("remove-first-power", {"counts": {"proved bit for bit": 1}}, []),
     "replay": ("--help", {}, []),
     "play": ("--help", {}, []),
+    "validate": ("--help", {}, []),
     "verify-certificate": ("--help", {}, []),
     "sweep": ("examples/* --list", {}, []),
     "opt": ("t.mlir", {}, []),

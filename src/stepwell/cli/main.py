@@ -164,6 +164,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None] | None, str]
     "show": (inspection.show, "a model or an artifact as text, tables, page, graph"),
     "explain": (inspection.explain, "what each op of a model was lowered to, and why"),
     "check": (inspection.check, "compare before and after every pass"),
+    "validate": (inspection.validate, "is an artifact of any flow right? else, what is wrong"),
     "accuracy": (lowering.accuracy, "which stage and layer lose accuracy, and why"),
     "budget": (lowering.budget, "compare programs with a committed file of figures"),
     "prove": (inspection.prove, "prove rules by a solver"),

@@ -45,6 +45,8 @@ class Figures:
         latency_ratio: the time of a call, divided by that of a program from ExecuTorch's own flow.
         packed: the bytes of weights that XNNPACK packs on loading, once for each node that reads
             one.
+        differences: the number of calls whose results differ from the model's beyond rounding, and
+            of wrong operators (`stepwell validate`); measured where it is limited.
     """
 
     delegates: int | None = None
@@ -53,6 +55,7 @@ class Figures:
     arena: int | None = None
     latency_ratio: float | None = None
     packed: int | None = None
+    differences: int | None = None
 
     def passed(self, limits: Figures) -> dict[str, tuple[float, float]]:
         """Return each figure that exceeds its limit, as (limit, figure)."""

@@ -18,6 +18,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, Outcome, rule_for
 from stepwell.ir.diagnostics import (
@@ -61,6 +62,8 @@ class RecordingInterpreter(Interpreter):
 
 def as_real(value: SSAValue, number: Any) -> Any:
     """Return a runtime value as real numbers; the integers of a quantized type are dequantized."""
+    if isinstance(number, DynamicTensor):
+        return number.real
     stored = quantization(value.type) if isinstance(value.type, TensorType) else None
     is_stored = isinstance(number, torch.Tensor) and not number.is_floating_point()
     return dequantize(number, stored) if stored is not None and is_stored else number

@@ -60,9 +60,14 @@ def _is_float(value: SSAValue) -> bool:
 
 @dataclass
 class NoisyInterpreter(Interpreter):
-    """An interpreter that adds noise to every float that an op computes."""
+    """An interpreter that adds noise to every float that an op computes.
+
+    Attributes:
+        noise: its size, relative to the largest number in a tensor; of a half, at least a step.
+    """
 
     generator: torch.Generator = field(default_factory=torch.Generator)
+    noise: float = NOISE
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
         """Evaluate an op, then add noise to its float results."""
@@ -73,9 +78,12 @@ class NoisyInterpreter(Interpreter):
             value = environment[result]
             if isinstance(value, torch.Tensor) and _is_computed(value):
                 noise = torch.rand(value.shape, generator=self.generator, dtype=value.dtype)
-                largest = value[value.isfinite()].abs().amax() if value.isfinite().any() else 0.0
-                size = max(NOISE, torch.finfo(value.dtype).eps)
-                environment[result] = value + (2.0 * noise - 1.0) * (size * largest)
+                environment[result] = value + (2.0 * noise - 1.0) * self.size_of(op, value)
+
+    def size_of(self, op: Operation, value: torch.Tensor) -> Any:
+        """Return the largest noise in the result of an op."""
+        largest = value[value.isfinite()].abs().amax() if value.isfinite().any() else 0.0
+        return max(self.noise, torch.finfo(value.dtype).eps) * largest
 
 
 def _is_computed(value: torch.Tensor) -> bool:

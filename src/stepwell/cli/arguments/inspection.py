@@ -129,6 +129,26 @@ def check(parser: argparse.ArgumentParser) -> None:
     add("--html", **FILE, help="write the result as a page")
 
 
+def validate(parser: argparse.ArgumentParser) -> None:
+    """Add the command-line arguments of `stepwell validate` to a parser."""
+    add = parser.add_argument
+    add("artifact", type=Path, help=".pte, .bpte, .tosa or .vgf of any flow")
+    add("model", help="what it was made from: a MODEL, or another artifact")
+    add_model_options(parser)
+    add("--inputs", metavar="INPUTS", help="data.py:batches, or an .npz of arrays in order")
+    add("--external", **FILE, help="the .ptd with the artifact's weights")
+    add(
+        "--recorded",
+        **FILE,
+        help="what a device computed on the first inputs: .npz (output_0, …), or an ETDump",
+    )
+    add("--special-values", **FLAG, help="also infinities, NaN, denormal numbers, overflow")
+    add("--seed", type=int, default=0, help="seed of the random samples (0)")
+    add("--script", **FILE, help="write a script that shows the fault without the model")
+    add("--html", **FILE, help="write a page with both programs side by side")
+    add("--junit", **FILE, help="write the verdict as JUnit's XML")
+
+
 def prove(parser: argparse.ArgumentParser) -> None:
     """Add the command-line arguments of `stepwell prove` to a parser."""
     add = parser.add_argument

@@ -16,6 +16,7 @@ from stepwell.ir.platform.files import read_bytes
 from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
 from stepwell.targets.table import find_target
+from stepwell.validation.artifacts import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,10 @@ def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
         model = open_model(one.model, quantize=one.quantize)
         lowered = lower(model.program, one.target, **chosen)
         figures = measure(lowered)
+        if one.limits.differences is not None:
+            found = validate(lowered.artifact, model.program)
+            faults = 0 if found.ok else max(len(found.differences), 1)
+            figures = replace(figures, differences=faults)
     if timed:
         with waiting(f"timing {one.model} against ExecuTorch's own flow"):
             ratio = ratio_to_stock(one.model, lowered.artifact, one.quantize)

@@ -1,0 +1,66 @@
+"""`stepwell validate ARTIFACT MODEL`: is an artifact right, and if not, which operator is wrong?"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.sources import open_source
+from stepwell.inspection.viewer import tell, to_html
+from stepwell.inspection.viewer.side_by_side import with_beside
+from stepwell.ir.platform.files import read_bytes, write_atomically
+from stepwell.loaders.artifacts import read_artifact
+from stepwell.validation.artifacts import validate
+from stepwell.validation.artifacts.given import read_inputs, read_recorded
+
+if TYPE_CHECKING:
+    from stepwell.ir.program import Program
+    from stepwell.validation.artifacts import Validation
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Compare an artifact with its source, print the verdict, and exit with 1 if it is wrong."""
+    model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+    source = model.program
+    given = None
+    if arguments.inputs:
+        first = next(iter(source.methods.values()))
+        given = read_inputs(arguments.inputs, len(first.function_type.inputs.data))
+    elif model.inputs and not model.keywords:
+        given = model.inputs
+    with waiting(f"validating {arguments.artifact}"):
+        found = validate(
+            arguments.artifact,
+            source,
+            given,
+            external=arguments.external,
+            recorded=read_recorded(arguments.recorded) if arguments.recorded else None,
+            seed=arguments.seed,
+            special=arguments.special_values,
+        )
+    print(found)
+    written: list[Path] = []
+    if arguments.script and found.script is not None:
+        written += found.script.save(arguments.script)
+    if arguments.junit:
+        write_atomically(arguments.junit, found.to_junit(arguments.artifact.name).encode())
+        written.append(arguments.junit)
+    if arguments.html:
+        write_atomically(arguments.html, page(found, arguments.artifact, source).encode())
+        written.append(arguments.html)
+    for path in written:
+        print(f"wrote {path}")
+    facts = {"ok": found.ok, "sentence": found.sentence, **vars(found), "script": None}
+    return Outcome(facts, written, 0 if found.ok else 1)
+
+
+def page(found: Validation, artifact: Path, source: Program) -> str:
+    """Return a page with both programs side by side, and the differences of operators on them."""
+    story = tell(source, title=found.sentence)
+    story = with_beside(story, read_artifact(read_bytes(artifact)), artifact.name)
+    overlay = {"results": {name: {"value": error} for name, error in found.errors.items()}}
+    return to_html(replace(story, overlays={"difference of the artifact": overlay}))

@@ -1,0 +1,178 @@
+"""Interpret a source with the artifact's numbers, wherever it has them.
+
+Where floats are rounded to integers, a difference in the last bit becomes a whole step, and after
+some layers most values differ. So each value of the source that the artifact has, up to one step,
+is replaced by the artifact's, and what follows is computed from it: differences do not add up, and
+one operator explains each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.dtypes import bf16, f16, torch_dtype
+from stepwell.ir.types import TensorType, element
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.artifacts.fingerprints import (
+    INFINITE,
+    NO_NUMBER,
+    Call,
+    Fingerprint,
+    Observer,
+    dependent,
+)
+
+LOCAL = 2e-5
+"""The difference that the rounding of one operator explains, relative to the largest number."""
+STEPS = 1.05
+"""The number of steps by which rounding to an integer may differ."""
+LEVELS = 255
+"""The number of steps between the ends of a token's or a channel's numbers."""
+SHIFTED = 0.01
+"""The share of numbers that may be at other places: numbers that were rounded otherwise."""
+AXES = 5
+"""The most axes whose permutations are tried."""
+
+
+def local_tolerance(value: SSAValue, held: Fingerprint) -> float:
+    """Return the difference of a value that one operator's rounding explains."""
+    op = value.owner
+    step = 0.0
+    if isinstance(op, SchemaOp) and "dequantize" in op.name:
+        given = op.arg("scale") if "scale" in op.SCHEMA.by_name else None
+        ends = held.numbers[[0, -1]]
+        step = given if isinstance(given, float) else float(ends[1] - ends[0]) / LEVELS
+    halved = isinstance(value.type, TensorType) and element(value.type) in (f16, bf16)
+    share = 4 * torch.finfo(torch_dtype(element(value.type))).eps if halved else LOCAL
+    return max(share * held.scale, STEPS * step)
+
+
+@dataclass
+class _Synchronized(Interpreter):
+    """Replaces values by those of the artifact that are equal to them, up to rounding."""
+
+    taken: Observer = field(default_factory=lambda: Observer(set()))
+    others: Mapping[int, Sequence[tuple[Fingerprint, Tensor]]] = field(
+        default_factory=dict[int, Sequence[tuple[Fingerprint, Tensor]]]
+    )
+
+    equal: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    """The count and place of the artifact's values that equal one of the source's."""
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        super().step(op, environment)
+        self.taken(op, [environment[result] for result in op.results])
+        for result in op.results:
+            held = self.taken.prints.get(result)
+            if held is None or not environment[result].is_floating_point():
+                continue
+            allowed = local_tolerance(result, held)
+            for at in self.near(held, allowed):
+                number = self.others[held.count][at][1]
+                found = arranged(number, environment[result], allowed)
+                if found is not None:
+                    environment[result] = found
+                    break
+
+    def near(self, held: Fingerprint, allowed: float) -> list[int]:
+        """Return the places of the artifact's values that are equal to a value, nearest first.
+
+        One that equals a value up to its last bits is not taken for another, rounded one.
+        """
+        near = sorted(
+            (distance, at)
+            for at, (other, _) in enumerate(self.others.get(held.count, ()))
+            if (distance := held.distance(other)) <= allowed and (held.count, at) not in self.equal
+        )
+        close = [(held.count, at) for distance, at in near if distance <= LOCAL * held.scale]
+        self.equal.update(close)
+        return [at for _, at in near]
+
+
+def synchronized(
+    func: FuncOp,
+    weights: WeightStore,
+    inputs: Sequence[Any],
+    state: Mapping[str, Tensor],
+    artifact: Call,
+    made: Mapping[SSAValue, Any],
+) -> Call:
+    """Interpret a method of the source with the artifact's numbers.
+
+    Args:
+        func, weights, inputs, state: as for `interpret`.
+        artifact: the artifact's call.
+        made: the artifact's values in it.
+    """
+    others: dict[int, list[tuple[Fingerprint, Tensor]]] = {}
+    for value, held in artifact.prints.items():
+        if isinstance(number := made.get(value), Tensor):
+            others.setdefault(held.count, []).append((held, number))
+    observer = Observer(dependent(func))
+    for argument, value in zip(func.body.block.args, inputs, strict=True):
+        observer.take(argument, value)
+    interpreter = _Synchronized(weights, dict(state), None, None, observer, others)
+    for held in [*observer.prints.values()]:
+        interpreter.near(held, LOCAL * held.scale)
+    return Call(func, interpreter.call(func, inputs), observer.prints)
+
+
+def arranged(one: Tensor, like: Tensor, allowed: float) -> Tensor | None:
+    """Return a tensor with its numbers at the places of the same numbers in another one.
+
+    Args:
+        one: the tensor, which has the same numbers in any order of axes, in any shape.
+        like: the other tensor.
+        allowed: the difference up to which numbers are the same.
+
+    Returns:
+        A tensor of the shape and dtype of `like`; None if no permutation of axes of either makes
+        them equal.
+    """
+    if one.numel() != like.numel():
+        return None
+    wide, target = (x.double().nan_to_num(NO_NUMBER, INFINITE, -INFINITE) for x in (one, like))
+    flat = target.flatten()
+    for order in orders(wide):
+        moved = wide.permute(order).flatten()
+        if _is_near(moved, flat, allowed):
+            return one.permute(order).reshape(like.shape).to(like.dtype)
+    for order in orders(target):
+        if _is_near(wide.flatten(), target.permute(order).flatten(), allowed):
+            back = [order.index(axis) for axis in range(len(order))]
+            shape = [target.shape[axis] for axis in order]
+            return one.reshape(shape).permute(back).to(like.dtype)
+    return None
+
+
+def orders(x: Tensor) -> list[list[int]]:
+    """Return the orders of a tensor's axes, none if there are too many."""
+    axes = [axis for axis in range(x.dim()) if x.shape[axis] > 1]
+    rest = [axis for axis in range(x.dim()) if axis not in axes]
+    return [[*rest, *order] for order in permutations(axes)] if len(axes) <= AXES else []
+
+
+def _is_near(one: Tensor, other: Tensor, allowed: float) -> bool:
+    return int(((one - other).abs() > allowed).sum()) <= SHIFTED * one.numel()
+
+
+def is_arranged_alike(one: Tensor, other: Tensor, allowed: float) -> bool:
+    """Whether two tensors of the same numbers have them at the same places, up to a permutation
+    of axes and a reshape.
+    """
+    return arranged(one, other, allowed) is not None
+
+
+def local_tolerances(source: Call) -> dict[SSAValue, float]:
+    """Return the difference of each value of a synchronized call that rounding explains."""
+    return {value: local_tolerance(value, held) for value, held in source.prints.items()}

@@ -1,0 +1,86 @@
+"""Compare an artifact with its source, and find the first operator that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from stepwell.backends.executorch.writing.bundled import bundled_inputs, is_bundled, unbundled
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.platform.files import Content, content
+from stepwell.ir.program import Program
+from stepwell.program import from_exported_program
+from stepwell.validation.artifacts.diagnosis import diagnose
+from stepwell.validation.artifacts.given import given_inputs
+from stepwell.validation.artifacts.inputs import cases_of, samples_of
+from stepwell.validation.artifacts.pair import Pair
+from stepwell.validation.artifacts.verdict import Validation
+from stepwell.validation.samples import Sample
+
+Source = Program | ExportedProgram | Mapping[str, ExportedProgram] | torch.nn.Module
+
+
+def validate(
+    artifact: Content,
+    source: Source,
+    inputs: Any = None,
+    *,
+    external: Content | None = None,
+    recorded: Mapping[str, torch.Tensor] | None = None,
+    seed: int = 0,
+    special: bool = False,
+) -> Validation:
+    """Compare an artifact, written by any flow, with the program from which it was made.
+
+    The artifact runs on inputs of several kinds and sizes, in a process of its own. If a result
+    differs by more than rounding explains, or an operator at the same place of both programs does,
+    the first such operator is named. No debug information is needed: values correspond if they have
+    the same numbers on the same inputs.
+
+    Args:
+        artifact: a `.pte`, `.bpte`, `.tosa` or `.vgf`: its path or its bytes. The cases of a
+            bundled program are inputs, too.
+        source: an exported program, methods by name, a module with `inputs`, or a program that
+            `stepwell.load` read, such as another artifact. It is not changed.
+        inputs: the inputs of one call as the model takes them, a tuple, or of several, a list of
+            tuples; samples of other kinds and sizes are made like the first.
+        external: the `.ptd` with the artifact's weights, if it has one.
+        recorded: what a device computed on the first inputs: results by the names `output_0`,
+            `output_1`, …, and any other values. The artifact is then not run here.
+        seed: the seed of the random samples.
+        special: also compare infinities, NaN, denormal numbers and overflow.
+
+    Raises:
+        StepwellError: a file cannot be read, or the two programs have different inputs.
+    """
+    given, held = given_inputs(inputs), content(artifact, "artifact")
+    origin = _source(source, given)
+    pair = Pair(
+        unbundled(held) if is_bundled(held) else held,
+        None if external is None else content(external, ".ptd"),
+        origin,
+        recorded,
+    )
+    pair.read()
+    samples: dict[str, list[Sample]] = {}
+    for name in pair.methods:
+        own = given or given_inputs(origin.samples.get(name))
+        own = [*own, *bundled_inputs(held, name)] if is_bundled(held) else own
+        samples[name] = samples_of(origin.method(name), own, seed, special=special)
+    pair.compare(cases_of(origin, samples))
+    return diagnose(pair)
+
+
+def _source(source: Source, given: list[tuple[Any, ...]]) -> Program:
+    if isinstance(source, Program):
+        return source
+    if isinstance(source, torch.nn.Module):
+        if not given:
+            raise StepwellError(
+                "a module alone does not say what it takes", help="validate(..., inputs=(x,))"
+            )
+        return from_exported_program(torch.export.export(source.eval(), given[0]))
+    return from_exported_program(source)
