@@ -191,7 +191,8 @@ def parting(of: Correspondence, *, differ: bool) -> Parting | None:
             continue
         if differ and value in lost:
             return _best(of, regions, value)
-        if (found := regions.alike(value)) is not None:
+        # A value that is not lost may be another one: constants are folded into operators before.
+        if (of.local or value in lost) and (found := regions.alike(value)) is not None:
             return found
     return None
 

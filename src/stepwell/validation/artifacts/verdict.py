@@ -90,7 +90,8 @@ class CallDifference:
     kind: Kind = "unknown"
 
     def __str__(self) -> str:
-        return f"{self.method}({self.sample}): {self.fact}"
+        what = f"no fault, {self.kind}" if self.kind in ACCEPTED else "differs"
+        return f"{what}: {self.method}({self.sample}): {self.fact}"
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ class Validation:
             first = self.differences[0] if self.differences else None
             sample = f" (first inputs: {first.sample})" if first else ""
             return f"Wrong: {self.wrong}{sample}{closed}."
-        return f"Wrong: {self.differences[0]}{closed}."
+        fault = next(one for one in self.differences if one.kind not in ACCEPTED)
+        return f"Wrong: {fault.method}({fault.sample}): {fault.fact}{closed}."
 
     def __str__(self) -> str:
         inner = f", {self.inner} more inside operators whose result is" if self.inner else ""
@@ -152,7 +154,7 @@ class Validation:
             self.sentence,
             f"{self.matched} of {self.values} values of the model are in the artifact{inner}. "
             f"Run by {self.engine}.",
-            *(f"  differs: {one}" for one in self.differences[:8]),
+            *(f"  {one}" for one in self.differences[:8]),
             *(f"  note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)
