@@ -62,6 +62,12 @@ def dynamic(name: str, sizes: Sequence[int], inputs: Callable[[int], tuple[Any, 
     return Case(model, inputs, shapes, sizes)
 
 
+def measured(name: str) -> Case:
+    """Return a case of `tools/dynamic_models.py`."""
+    model, inputs, shapes, sizes = getattr(importlib.import_module("dynamic_models"), name)()
+    return Case(model, inputs, shapes, sizes)
+
+
 class First(nn.Module):
     """The first result of a model of transformers, or a named one."""
 
@@ -193,6 +199,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "wavenet_of_any_length": lambda: dynamic(
         "wavenet:wavenet_of_any_length", (1, 2, 31, 256), lambda n: (torch.randint(0, 5, (1, n)),)
     ),
+    **{
+        f"{name} of any size": (lambda name=name: measured(name))
+        for name in ("mpnet", "lfm2", "parakeet", "yolo")
+    },
     "cell with state": lambda: Case(
         Kept(), lambda _: (torch.randn(1, 8),), options={"alias_buffer_mutations": True}, calls=4
     ),

@@ -118,10 +118,8 @@ def _quantized(b: Builder, x: SSAValue, scale: float, zero: int) -> SSAValue:
 
 
 def _weight_in_reals(b: Builder, w: SSAValue, scales: SSAValue, axis: int = 0) -> SSAValue:
-    scales = b.first(scales, _size(w, axis))
-    zeros = b.constant(torch.zeros_like(b.stored(scales), dtype=torch.int32), "zero_points")
     dequantize = "quantized_decomposed.dequantize_per_channel.default"
-    return b(dequantize, w, scales, zeros, axis, -127, 127, i8)
+    return b(dequantize, w, b.first(scales, _size(w, axis)), None, axis, -127, 127, i8)
 
 
 def _activated(b: Builder, y: SSAValue, activation: str) -> SSAValue:

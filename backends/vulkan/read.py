@@ -37,6 +37,7 @@ from stepwell.dialects.executorch import DelegateOp, YieldOp
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import element_type, i8, i64, ui8
+from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element, is_static, tensor_like
 
 NAMESPACES = ("aten.", "dim_order_ops.", "quantized_decomposed.", "torchao.")
@@ -162,10 +163,13 @@ class _Reader:
             value = self._state(identity, value)
         elif held["constant_id"] >= 0 or (identity in self.defined and identity not in self.kept):
             raise ParseFailure(f"value {identity} is computed twice, or is a constant")
-        shape, declared = dims(value.type), held["dims"]
-        fits = len(shape) == len(declared)
-        if not fits or any(cast(int, a) > b for a, b in zip(shape, declared, strict=True)):
+        shape, declared = [number_of(size) for size in dims(value.type)], held["dims"]
+        if len(shape) != len(declared):
             raise ParseFailure(f"value {identity} has sizes {declared}, computed are {shape}")
+        if math.prod(shape) > math.prod(declared):  # ExecuTorch bounds each axis by itself.
+            raise UnsupportedError(
+                f"the graph has memory for sizes {declared} of value {identity}; they are {shape}"
+            )
         self.defined[identity] = self.build.cast(value, self._element(held))
 
     def _state(self, identity: int, initial: SSAValue) -> SSAValue:
@@ -231,8 +235,10 @@ class _Reader:
         label = name or f"{self.context.prefix}.{index}"  # A name is the data's SHA-256.
         key = f"vulkan.{label[:16] if len(label) == 64 else label}.{str(dtype)[6:]}.{spelled}"
         if key not in self.context.weights:
-            stored = torch.frombuffer(bytearray(data), dtype=dtype) if count else torch.empty(0)
-            self.context.weights.add(key, stored.to(dtype).reshape(shape))
+            if data.readonly:
+                data = memoryview(bytearray(data))
+            stored = torch.frombuffer(data, dtype=dtype) if count else torch.empty(0, dtype=dtype)
+            self.context.weights.add(key, stored.reshape(shape))
         return self.build.add(WeightOp(key, tensor_like(self.context.weights.get(key))))
 
     # -- calls ---------------------------------------------------------------------------------
