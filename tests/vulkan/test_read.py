@@ -20,6 +20,7 @@ from stepwell.dialects.executorch import DelegateOp, OpaqueDelegateOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import f16
 from stepwell.ir.types import element
+from stepwell.validation.artifacts import validate
 
 for _pattern in fusable_patterns.values():
     # Every lowering exports the graphs of rotary embeddings anew, which takes seconds.
@@ -171,20 +172,33 @@ def test_buffer_on_the_gpu_is_state() -> None:
         torch.testing.assert_close(raised.run(x)[0], wanted)
 
 
-def test_dynamic_sizes_are_those_that_are_given() -> None:
-    class Merged(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            x = x.reshape(x.shape[0] * x.shape[1], 4) + 1
-            return torch.tan(x).repeat(2, 1).softmax(0)  # A kernel between two delegates.
+class Merged(nn.Module):
+    """A kernel between two delegates; a size is computed from two."""
 
-    shapes = ({1: torch.export.Dim("n", min=2, max=16)},)
-    pte = lowered(Merged(), (torch.randn(2, 5, 4),), shapes)
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.reshape(x.shape[0] * x.shape[1], 4) + 1
+        return torch.tan(x).repeat(2, 1).softmax(0)
+
+
+SHAPES = ({1: torch.export.Dim("n", min=2, max=16)},)
+
+
+def test_dynamic_sizes_are_those_that_are_given() -> None:
+    pte = lowered(Merged(), (torch.randn(2, 5, 4),), SHAPES)
     with pytest.raises(UnsupportedError, match="largest=True"):
         stepwell.read_pte(pte)
     for size in (2, 7, 16):
         x = torch.randn(2, size, 4)
         program = stepwell.read_pte(pte, sizes={"forward": [x.shape]})
         torch.testing.assert_close(program.run(x)[0], Merged()(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_file_of_dynamic_sizes_is_validated_at_several() -> None:
+    x = torch.randn(2, 5, 4)
+    exported = torch.export.export(Merged(), (x,), dynamic_shapes=SHAPES)
+    found = validate(lowered(Merged(), (x,), SHAPES), exported)
+    assert found.ok and "sizes" in str(found), str(found)
 
 
 def test_damaged_payload_is_refused() -> None:

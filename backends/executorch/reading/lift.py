@@ -83,7 +83,7 @@ def lift(
         readers: readers of delegates and of kernels that are not ATen's.
         external: data of a separate `.ptd`, by key.
         level: the level that the module states.
-        sizes: sizes of all tensor inputs by method, for which the program is read.
+        sizes: sizes of all tensor inputs by method, for which that method is read.
 
     Raises:
         UnsupportedError: names every instruction that no op represents.
@@ -94,8 +94,8 @@ def lift(
     problems: list[Problem] = []
     for method in container.methods:
         lifter = _MethodLifter(container, method, program, readers or Readers(), external or {})
-        if sizes is not None:
-            lifter.specialize(sizes.get(method.name, ()))
+        if sizes is not None and method.name in sizes:
+            lifter.specialize(sizes[method.name])
         try:
             program.module.body.block.add_op(lifter.lift())
         except UnsupportedError as error:

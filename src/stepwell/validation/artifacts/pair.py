@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, TensorType
 
 from stepwell.backends.cortex_m.read import is_cortex_m
 from stepwell.backends.executorch.reading.read import read_container
@@ -15,6 +15,7 @@ from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.declared.interpretation import Outcome
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
+from stepwell.ir.types import dims, is_static
 from stepwell.loaders.artifacts import read_artifact, read_at_any_size, read_pte
 from stepwell.validation.artifacts.comparing import Allowed, differs
 from stepwell.validation.artifacts.engine_process import EngineCall, Failure, run_calls
@@ -63,6 +64,8 @@ class Pair:
     noise: float = ROUNDING
     shares: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     notes: list[str] = field(default_factory=list[str])
+    sized: dict[Any, Program] = field(default_factory=dict[Any, Program])
+    """Programs that are read for the sizes of a call, by method and sizes."""
 
     def read(self) -> None:
         """Read the artifact's program if there is a reader, and its methods."""
@@ -235,12 +238,26 @@ class Pair:
         self, case: Case, state: Mapping[str, torch.Tensor], *, prints: bool = False
     ) -> Call:
         """Interpret the artifact; the results of opaque delegates are the source's."""
-        made, inputs = _made(self.made), case.sample.inputs
+        made, inputs = self._at_sizes(case), case.sample.inputs
         func = made.method(case.method)
         if not self.opaque():
             return interpret(func, made.weights, inputs, state, prints=prints)
         origin = self.origin.method(case.method)
         return assuming(func, made.weights, inputs, state, values_of(self.origin, origin, case))
+
+    def _at_sizes(self, case: Case) -> Program:
+        """Return the artifact's program, for the sizes of a case if it is read for fixed ones."""
+        made = _made(self.made)
+        types = made.method(case.method).function_type.inputs.data
+        given = [x.shape for x in case.sample.inputs if isinstance(x, torch.Tensor)]
+        fixed = [dims(t) for t in types if isinstance(t, TensorType)]
+        if self.named or not all(map(is_static, types)) or given == fixed:
+            return made
+        key = (case.method, *given)
+        if key not in self.sized:
+            sizes = {case.method: given}
+            self.sized[key] = read_pte(self.data, external=self.external, sizes=sizes)
+        return self.sized[key]
 
     def opaque(self) -> tuple[str, ...]:
         """Return the delegates that cannot be read."""
