@@ -327,8 +327,6 @@ class _Diagnosis:
         pair, made = self.pair, _program(self.pair)
         first = pair.crashes[0]
         inputs = pair.crashed[0].sample.inputs
-        if "ends the process" not in first.fact:
-            return
         op = ending_kernel(made, first.method, inputs)
         if op is not None:
             _, why = cause(op, None, False)

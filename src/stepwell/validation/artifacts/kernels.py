@@ -68,7 +68,7 @@ def _moved(value: Any) -> list[tuple[Any, ...]]:
 
 
 def ending_kernel(program: Program, method: str, inputs: Sequence[Any]) -> Operation | None:
-    """Return the operator of an artifact that ends the process by itself, or None."""
+    """Return the operator of an artifact that fails or ends the process by itself, or None."""
     interpreter = RecordingInterpreter(program.weights)
     own = program.method(method)
     interpreter.values.update(zip(own.body.block.args, inputs, strict=True))
@@ -87,7 +87,7 @@ def ending_kernel(program: Program, method: str, inputs: Sequence[Any]) -> Opera
             found = run_calls(to_pte(single, checked=False), [EngineCall(method, given)])[0]
         except StepwellError:
             continue
-        if isinstance(found, Failure) and "ends the process" in found.fact:
+        if isinstance(found, Failure) and not (found.unsupported or found.refused):
             return op
     return None
 

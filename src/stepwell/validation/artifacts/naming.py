@@ -61,7 +61,7 @@ def wrong_kernel_of(op: Operation, source: Operation | None, kind: Kind, why: st
         module_path(place.location),
         source_line(place.location),
         () if name is None else (name,),
-        spelled(op) + (", whose kernel computes something else" if kind != "crash" else ""),
+        spelled(op) + (", whose kernel computes something else" if why is None else ""),
         kind=kind,
         why=why,
     )

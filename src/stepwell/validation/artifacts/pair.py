@@ -10,6 +10,7 @@ import torch
 from xdsl.dialects.builtin import StringAttr, TensorType
 
 from stepwell.backends.cortex_m.read import is_cortex_m
+from stepwell.backends.executorch.container import Method, TensorValue
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.declared.interpretation import Outcome
@@ -102,6 +103,8 @@ class Pair:
                 help="pass the program from which the artifact was made",
             )
         self.methods = [name for name in self.methods if name not in constant]
+        for method in container.methods if container is not None else ():
+            self._note_layouts(method)
         for name in self.methods if self.made is not None else ():
             own = _made(self.made).method(name).function_type.inputs
             wanted = self.origin.method(name).function_type.inputs
@@ -110,6 +113,19 @@ class Pair:
                     f"the artifact's method {name} takes {len(own.data)} inputs, the source's "
                     f"takes {len(wanted.data)}",
                     help="pass the program from which the artifact was made",
+                )
+
+    def _note_layouts(self, method: Method) -> None:
+        """Note the inputs that the runtime misreads if they are contiguous, as the source takes."""
+        origin = next((o for o in self.methods if self.named.get(o, o) == method.name), None)
+        ports = () if origin is None else self.origin.signature(origin).inputs
+        for at, (index, port) in enumerate(zip(method.inputs, ports, strict=False)):
+            value = method.values[index]
+            order = value.dim_order if isinstance(value, TensorValue) else ()
+            if tuple(order) != tuple(port.dim_order or sorted(order)):
+                self.notes.append(
+                    f"input {at} of {method.name} lies in the order {tuple(order)} in the file: "
+                    "the runtime misreads a contiguous one"
                 )
 
     def set_noise(self) -> None:
