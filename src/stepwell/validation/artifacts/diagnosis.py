@@ -191,7 +191,7 @@ class _Diagnosis:
         pair = self.pair
         try:
             meant = pair.made_call(one.case, pair.state_at(one.case))
-            noisy = pair.noisy(one.case, prints=False, program=made)
+            noisy = list(pair.noisy(one.case, prints=False, program=made))
         except StepwellError:
             return False
         allowed = Allowed(lambda: [call.outcome.outputs for call in noisy])

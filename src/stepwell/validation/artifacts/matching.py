@@ -8,7 +8,7 @@ artifact. The first lost value is where both programs part.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -101,7 +101,7 @@ class Correspondence:
         return len(self.found) + sum(value not in self.lost for value in self.nearest)
 
 
-def tolerances(source: Call, noisy: Sequence[Call]) -> dict[SSAValue, float]:
+def tolerances(source: Call, noisy: Iterable[Call]) -> dict[SSAValue, float]:
     """Return the difference of each value that rounding explains.
 
     Args:

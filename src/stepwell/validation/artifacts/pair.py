@@ -229,15 +229,13 @@ class Pair:
             lambda: [call.outcome.outputs for call in self.noisy(case, prints=False)], shares
         )
 
-    def noisy(self, case: Case, *, prints: bool, program: Program | None = None) -> list[Call]:
-        """Return a call of a program, by default the source, with several noises in its floats."""
+    def noisy(self, case: Case, *, prints: bool, program: Program | None = None) -> Iterator[Call]:
+        """Yield a call of a program, by default the source, with several noises in its floats."""
         of = program or self.origin
         state = case.state if program is None else self.state_at(case)
         func, inputs, noise = of.method(case.method), case.sample.inputs, self.noise
-        return [
-            interpret(func, of.weights, inputs, state, (seed, noise), prints=prints)
-            for seed in range(TRIALS)
-        ]
+        for seed in range(TRIALS):
+            yield interpret(func, of.weights, inputs, state, (seed, noise), prints=prints)
 
     def state_at(self, case: Case) -> Mapping[str, torch.Tensor]:
         """Return the artifact's buffers before a call, after those before it."""
