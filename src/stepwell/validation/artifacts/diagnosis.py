@@ -93,9 +93,9 @@ class _Diagnosis:
         if pair.differing:
             self._set_ties()
         if pair.made is not None and is_quantized(pair.made) and not is_quantized(pair.origin):
-            self._set_quantized(pair.made)
+            self._set_quantized()
         elif pair.made is not None and self._is_local:
-            self._set_rounded(pair.made)
+            self._set_rounded()
         faults = [(one, said) for one, said in pair.differing if said.kind == "unknown"]
         if faults and pair.made is not None:
             self.wrong = wrong_buffer(pair.origin, pair.made)
@@ -156,7 +156,7 @@ class _Diagnosis:
             pair.notes.append(f"its operators were not compared: {error.problems[0].fact}")
             return
         if self._is_local:
-            made = self._values(at, pair.made)
+            made = self._values(at, pair.at_sizes(at.case))
             func, weights = pair.origin.method(name), pair.origin.weights
             exact = synchronized(func, weights, inputs, at.case.state, found, made)
             self.matches = correspond(exact, found, local_tolerances(exact), local=True)
@@ -164,11 +164,11 @@ class _Diagnosis:
         allowed = tolerances(exact, pair.noisy(at.case, prints=True))
         self.matches = correspond(exact, found, allowed)
 
-    def _set_quantized(self, made: Program) -> None:
+    def _set_quantized(self) -> None:
         """Accept differences from a float model that the artifact's integers imply."""
         pair, largest = self.pair, 0.0
         for one, said in [*pair.differing]:
-            if self._as_meant(one, made):
+            if self._as_meant(one):
                 self._say(one, replace(said, kind="quantization"))
                 pairs = zip(one.exact.outputs, one.found, strict=True)
                 largest = max([largest, *(deviation(a, b) for a, b in pairs)])
@@ -178,19 +178,20 @@ class _Diagnosis:
                 f"{largest:.1%} of their largest number, as the artifact's integers imply"
             )
 
-    def _set_rounded(self, made: Program) -> None:
+    def _set_rounded(self) -> None:
         """Accept differences that no operator causes: each is right for the numbers it gets."""
         for one, said in [*self.pair.differing]:
-            if said.kind == "unknown" and self._as_meant(one, made):
+            if said.kind == "unknown" and self._as_meant(one):
                 self._match(one)
                 if self.matches is not None and parting(self.matches, differ=True) is None:
                     self._say(one, replace(said, kind="rounding"))
 
-    def _as_meant(self, one: ComparedCall, made: Program) -> bool:
+    def _as_meant(self, one: ComparedCall) -> bool:
         """Whether the results of a call are those that the artifact's operators mean."""
         pair = self.pair
         try:
             meant = pair.made_call(one.case, pair.state_at(one.case))
+            made = pair.at_sizes(one.case)
             noisy = list(pair.noisy(one.case, prints=False, program=made))
         except StepwellError:
             return False
@@ -209,7 +210,7 @@ class _Diagnosis:
         """Describe where both programs part."""
         values = self._values(at)
         if self.pair.recorded is None and not self.pair.opaque():
-            others = self._values(at, self.pair.made)
+            others = self._values(at, self.pair.at_sizes(at.case))
             for narrower in (self._misplaced, self._constant):
                 place = narrower(place, values, others) or place
             assert self.matches is not None
@@ -232,7 +233,8 @@ class _Diagnosis:
         if last is None or self.pair.recorded is not None:
             return None
         whole = Parting((last,), last.operands[0], (), None, torch.inf, 0.0)
-        return self._misplaced(whole, self._values(at), self._values(at, self.pair.made))
+        others = self._values(at, self.pair.at_sizes(at.case))
+        return self._misplaced(whole, self._values(at), others)
 
     def _misplaced(self, place: Parting, values: _Values, others: _Values) -> Parting | None:
         """Return the movement of data before a place that is wrong: the artifact has the numbers of
@@ -305,7 +307,7 @@ class _Diagnosis:
         self._say(at, replace(said, kind="runtime"))
         if pair.made is None or at.case.state:
             return
-        made = pair.made
+        made = pair.at_sizes(at.case)
         op = wrong_kernel(made, at.case.method, at.case.sample.inputs)
         if op is not None:
             self._kernel(op, at)
@@ -324,10 +326,8 @@ class _Diagnosis:
             self._cut([source], meant, values, str(self.wrong))
 
     def _crash(self) -> None:
-        pair, made = self.pair, _program(self.pair)
-        first = pair.crashes[0]
-        inputs = pair.crashed[0].sample.inputs
-        op = ending_kernel(made, first.method, inputs)
+        pair, first, case = self.pair, self.pair.crashes[0], self.pair.crashed[0]
+        op = ending_kernel(pair.at_sizes(case), first.method, case.sample.inputs)
         if op is not None:
             _, why = cause(op, None, False)
             self.wrong = wrong_kernel_of(op, None, "crash", why or first.fact)
@@ -371,8 +371,3 @@ def _distinct(call: ComparedCall) -> float:
     """Return the share of different numbers among a call's inputs."""
     inputs = [x for x in call.case.sample.inputs if isinstance(x, torch.Tensor) and x.numel()]
     return sum(len(x.flatten()[:1000].unique()) / min(x.numel(), 1000) for x in inputs)
-
-
-def _program(pair: Pair) -> Program:
-    assert pair.made is not None
-    return pair.made

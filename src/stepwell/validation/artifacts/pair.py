@@ -252,14 +252,14 @@ class Pair:
         self, case: Case, state: Mapping[str, torch.Tensor], *, prints: bool = False
     ) -> Call:
         """Interpret the artifact; the results of opaque delegates are the source's."""
-        made, inputs = self._at_sizes(case), case.sample.inputs
+        made, inputs = self.at_sizes(case), case.sample.inputs
         func = made.method(case.method)
         if not self.opaque():
             return interpret(func, made.weights, inputs, state, prints=prints)
         origin = self.origin.method(case.method)
         return assuming(func, made.weights, inputs, state, values_of(self.origin, origin, case))
 
-    def _at_sizes(self, case: Case) -> Program:
+    def at_sizes(self, case: Case) -> Program:
         """Return the artifact's program, for the sizes of a case if it is read for fixed ones."""
         made = _made(self.made)
         types = made.method(case.method).function_type.inputs.data
