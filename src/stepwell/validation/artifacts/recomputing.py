@@ -13,6 +13,7 @@ from torch import Tensor
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.validation.artifacts.fingerprints import Fingerprint, is_exact
@@ -44,7 +45,9 @@ class Region:
     def missing(self) -> Parting | None:
         """Return an operator without which the region computes the artifact's value."""
         for op in self._ops():
-            for operand in op.operands if op.results[0] is not self.place.value else ():
+            if op.results[0] is self.place.value or is_of(op, "factory"):
+                continue
+            for operand in op.operands:
                 own, result = self.values.get(operand), self.values.get(op.results[0])
                 if not isinstance(own, Tensor) or not isinstance(result, Tensor):
                     continue
