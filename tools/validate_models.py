@@ -34,13 +34,13 @@ GROUPS = {
         examples/detection.detr_decoder examples/pointnet.pointnet
         examples/tables_and_graphs.tabnet examples/tables_and_graphs.ft_transformer
         examples/state_space.mamba examples/recurrent.lstm examples/clip.clip
-        examples/diffusion.vae examples/decoders.mixture_of_experts examples/decoders.gemma2
+        examples/diffusion.vae examples/decoders.mixture_of_experts
         detectors/yolos detectors/detr timm/mobilenetv4_conv_small timm/ghostnet_050
         timm/efficientvit_b0 timm/convnextv2_atto timm/levit_128s torchvision/squeezenet1_1
         torchvision/shufflenet_v2_x0_5 torchvision/mnasnet0_5 smp/fpn-mobilenet_v2
-        diffusers/autoencoder_tiny transformers/hubert/HubertForCTC
+        transformers/hubert/HubertForCTC
         transformers/roberta/RobertaForMaskedLM""",
-    "portable": """examples/gpt2.gpt2_2layers examples/bert.bert
+    "portable": """examples/gpt2.gpt2_2layers examples/decoders.gemma2 examples/bert.bert
         examples/transformer.transformer_encoder_2layers examples/deit.deit_small_depth2
         examples/t5.t5 examples/resnet.resnet8
         examples/tables_and_graphs.graph_attention examples/tables_and_graphs.graph_convolution
