@@ -111,6 +111,7 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
         ),
         "register_op": (stepwell.register_op, {"overload": torch.ops.aten.relu.default}),
         "check": (stepwell.check, {"program": program, "target": "xnnpack"}),
+        "validate": (stepwell.validate, {"artifact": pte, "source": program, "inputs": None}),
         "budget": (
             stepwell.budget,
             {"lowered": lowered, "delegates": 1, "outside": None, "bytes": None, "arena": None},

@@ -21,7 +21,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.writing.bundled import bundled
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.cli.main import main
-from stepwell.validation.artifacts import validate
+from stepwell.validation.artifacts import engine_process, validate
 from stepwell.validation.artifacts.classify import is_tie
 from stepwell.validation.artifacts.given import read_inputs
 from stepwell.validation.recording import RecordingInterpreter
@@ -219,6 +219,66 @@ def test_what_surrounds_opaque_delegates() -> None:
     other = export(Of(lambda x: model(x, 0.51)), torch.linspace(-1, 1, 32).reshape(4, 8))
     found = validate(closed(read_container(bytearray(stock(other)))), exported)
     assert not found.ok
+
+
+def steep(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x, 0.5 * x)
+
+
+RIGHT_AND_WRONG: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    # (the model, what the artifact computes): each has its numbers, or looks like rounding
+    "another order": (steep, lambda x: steep(x).flip(0)),
+    "another order of halves": (lambda x: x.half() * 3, lambda x: x.half().flip(0) * 3),
+    "integers in another order": (
+        lambda x: (x.sin() * 4e6).to(torch.int32),
+        lambda x: (x.sin() * 4e6).to(torch.int32).flip(0),
+    ),
+    "the least for the greatest, masked": (
+        lambda x: x.masked_fill(x > 1, -INF).argmax(-1),
+        lambda x: x.masked_fill(x > 1, -INF).argmin(-1),
+    ),
+    "another kind of number": (
+        lambda x: (x * 4).round(),
+        lambda x: (x * 4).round().to(torch.int64),
+    ),
+    "an input that is not written": (
+        lambda x: x.mul_(2).sum(-1),
+        lambda x: (x * 2).sum(-1),
+    ),
+    "another constant": (lambda x: (x + 1, 3), lambda x: (x + 1, 4)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_AND_WRONG)
+def test_differences_that_are_easily_taken_for_none(name: str) -> None:
+    """The right program is right, with constants among its results, and the wrong one is wrong."""
+    x = torch.linspace(-2, 2, 36).reshape(6, 6).cos()
+    right, wrong = (export(Of(function), x.clone()) for function in RIGHT_AND_WRONG[name])
+    found = validate(stock(right, portable=True), right)
+    assert found.ok, str(found)
+    found = validate(stock(wrong, portable=True), right)
+    assert not found.ok, str(found)
+
+
+def test_quantization_explains_no_other_weights() -> None:
+    torch.manual_seed(0)
+    one, other = (nn.Sequential(nn.Linear(16, 16)) for _ in range(2))
+    quantized = stepwell.quantize(other, "int8-xnnpack", [torch.randn(4, 16)])
+    data = stepwell.lower(export(quantized, torch.randn(4, 16)), "xnnpack").to_pte()
+    assert validate(data, export(other, torch.randn(4, 16))).ok
+    assert not validate(data, export(one, torch.randn(4, 16))).ok
+
+
+def test_a_call_that_was_interrupted_leaves_nothing_for_the_next() -> None:
+    exported = export(Of(lambda x: x + 1), torch.ones(2))
+    calls = [engine_process.EngineCall("forward", (torch.ones(2),))] * 2
+    data = stock(exported, portable=True)
+    engine_process.run_calls(data, calls)
+    engine_process._SERVERS[-1].process.kill()
+    engine_process._SERVERS[-1].process.wait()
+    with pytest.raises(stepwell.StepwellError, match="the process that runs programs ended"):
+        engine_process.run_calls(data, calls)
+    assert len(engine_process.run_calls(data, calls)) == 2
 
 
 def test_equal_scores_in_another_order() -> None:

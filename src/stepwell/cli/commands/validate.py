@@ -12,8 +12,10 @@ from stepwell.cli.terminal.progress import waiting
 from stepwell.cli.terminal.sources import open_source
 from stepwell.inspection.viewer import tell, to_html
 from stepwell.inspection.viewer.side_by_side import with_beside
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
-from stepwell.loaders.artifacts import read_artifact
+from stepwell.loaders.artifacts import read_artifact, read_at_any_size
+from stepwell.loaders.models import Model
 from stepwell.validation.artifacts import validate
 from stepwell.validation.artifacts.given import read_inputs, read_recorded
 
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Compare an artifact with its source, print the verdict, and exit with 1 if it is wrong."""
-    model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+    if arguments.script and arguments.script.suffix != ".py":
+        raise StepwellError(f"{arguments.script} is no name of a script", help="--script fault.py")
+    if arguments.model.endswith(".pte"):
+        model = Model(arguments.model, read_at_any_size(read_bytes(Path(arguments.model))))
+    else:
+        model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
     source = model.program
     given = None
     if arguments.inputs:
@@ -46,11 +53,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
     written: list[Path] = []
     if arguments.script and found.script is not None:
         written += found.script.save(arguments.script)
+    elif arguments.script:
+        print("no script: no operator of PyTorch alone shows a difference")
     if arguments.junit:
         write_atomically(arguments.junit, found.to_junit(arguments.artifact.name).encode())
         written.append(arguments.junit)
     if arguments.html:
-        write_atomically(arguments.html, page(found, arguments.artifact, source).encode())
+        write_atomically(arguments.html, page(found, arguments, source).encode())
         written.append(arguments.html)
     for path in written:
         print(f"wrote {path}")
@@ -58,9 +67,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
     return Outcome(facts, written, 0 if found.ok else 1)
 
 
-def page(found: Validation, artifact: Path, source: Program) -> str:
+def page(found: Validation, arguments: argparse.Namespace, source: Program) -> str:
     """Return a page with both programs side by side, and the differences of operators on them."""
     story = tell(source, title=found.sentence)
-    story = with_beside(story, read_artifact(read_bytes(artifact)), artifact.name)
+    data, external = read_bytes(arguments.artifact), arguments.external
+    is_pte = data[4:6] == b"ET"
+    own = external and read_bytes(external)
+    other = read_at_any_size(data, own) if is_pte else read_artifact(data)
+    story = with_beside(story, other, arguments.artifact.name)
     overlay = {"results": {name: {"value": error} for name, error in found.errors.items()}}
     return to_html(replace(story, overlays={"difference of the artifact": overlay}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +16,6 @@ LEAST = 1e-5
 """The difference of floats that is always allowed, relative to the largest number of a result."""
 DOUBLE = 1e-12
 """The same for doubles."""
-ENOUGH = 4
-"""The number of calls in which the effect of rounding is measured."""
 
 
 @dataclass
@@ -29,28 +27,64 @@ class Allowed:
     """
 
     noisy: Callable[[], list[tuple[Any, ...]]]
-    shares: list[float] = field(default_factory=list[float])
-    """The relative differences that were allowed in other calls; of `ENOUGH`, the largest holds."""
 
     @cached_property
     def _noisy(self) -> list[tuple[Any, ...]]:
         return self.noisy()
 
-    def of(self, at: int, exact: torch.Tensor) -> float:
+    def of(self, at: int, exact: Any) -> float:
         """Return the allowed difference of a result, relative to its largest number."""
-        if len(self.shares) >= ENOUGH:
-            return max(self.shares)
-        moved = [deviation(exact, one[at]) for one in self._noisy]
-        self.shares.append(max(least(exact), MARGIN * max(moved, default=0.0)))
-        return self.shares[-1]
+        moved = [deviation(real(exact), real(one[at])) for one in self._noisy]
+        return max(least(exact), MARGIN * max(moved, default=0.0))
 
-    def may_change(self, at: int, exact: torch.Tensor) -> bool:
-        """Whether noise changes any number of a result that is not a float."""
-        return any(not torch.equal(exact, one[at]) for one in self._noisy)
+    def moved(self, at: int, exact: torch.Tensor) -> torch.Tensor:
+        """Return which numbers of a result that is not a float are changed by noise."""
+        changed = torch.zeros_like(exact, dtype=torch.bool)
+        for one in self._noisy:
+            changed |= one[at] != exact
+        return changed
 
 
-def least(exact: torch.Tensor) -> float:
+def real(value: Any) -> Any:
+    """Return the real and imaginary parts of complex numbers, and any other value as it is."""
+    is_complex = isinstance(value, torch.Tensor) and value.is_complex()
+    return torch.view_as_real(value.resolve_conj()) if is_complex else value
+
+
+def apart(one: Any, other: Any) -> float:
+    """Return the Euclidean norm of the difference of two results, relative to the first one's."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return 0.0 if one == other else float("inf")
+    a, b = real(one).double(), real(other).double()
+    return float((a - b).norm() / a.norm().clamp(min=1e-30)) if a.shape == b.shape else float("inf")
+
+
+def is_within(one: Any, other: Any, tolerance: float | None) -> bool:
+    """Whether each number of a result is within a tolerance of the same one of another result.
+
+    Args:
+        one, other: the results.
+        tolerance: of floats; None: the least one. Integers of 8 bits may differ by 1.
+    """
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return one == other
+    a, b = real(one), real(other)
+    if _kind(one) != _kind(other):
+        return False
+    if a.shape != b.shape or not a.is_floating_point():
+        step = int(a.dtype in (torch.int8, torch.uint8))
+        return a.shape == b.shape and bool(((a.long() - b.long()).abs() <= step).all())
+    wide, found = a.double(), b.double()
+    known = wide[wide.isfinite()]
+    scale = float(known.abs().max()) if known.numel() else 0.0
+    near = (wide - found).abs() <= (least(a) * scale if tolerance is None else tolerance)
+    return bool((near | (wide == found) | (wide.isnan() & found.isnan())).all())
+
+
+def least(exact: Any) -> float:
     """Return the relative difference of a result that is always allowed."""
+    if not isinstance(exact, torch.Tensor):
+        return LEAST
     if exact.dtype in (torch.float16, torch.bfloat16):
         return 4 * torch.finfo(exact.dtype).eps
     return DOUBLE if exact.dtype == torch.float64 else LEAST
@@ -66,17 +100,32 @@ def differs(exact: Sequence[Any], found: Sequence[Any], allowed: Allowed) -> str
     return None
 
 
+def _kind(value: torch.Tensor) -> tuple[bool, bool, bool]:
+    """Return whether a tensor has floats, complex numbers or truth values."""
+    return value.is_floating_point(), value.is_complex(), value.dtype == torch.bool
+
+
 def _result_differs(at: int, one: Any, other: Any, allowed: Allowed) -> str | None:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
+            return f"result {at} is {type(other).__name__}, not {type(one).__name__}"
+        if isinstance(one, float) and isinstance(other, float):
+            noisy = Allowed(lambda: [(torch.tensor([n[at]]),) for n in allowed.noisy()])
+            said = _result_differs(0, torch.tensor([one]), torch.tensor([other]), noisy)
+            return said and f"result {at} is {other!r}, not {one!r}"
         same = one == other or (one != one and other != other)
         return None if same else f"result {at} is {other!r}, not {one!r}"
     if one.shape != other.shape:
         return f"result {at} has shape {list(other.shape)}, not {list(one.shape)}"
-    if one.is_complex():
-        one, other = torch.view_as_real(one), torch.view_as_real(other)
+    if _kind(one) != _kind(other):
+        return f"result {at} has numbers of {other.dtype}, not {one.dtype}"
+    if not one.numel():
+        return None
+    whole, one, other = one, real(one), real(other)
     if not one.dtype.is_floating_point:
         wrong = one != other
-        if not bool(wrong.any()) or allowed.may_change(at, one):
+        wrong = wrong & ~allowed.moved(at, one) if bool(wrong.any()) else wrong
+        if not bool(wrong.any()):
             return None
         place = tuple(wrong.nonzero()[0].tolist())
         return (
@@ -90,7 +139,7 @@ def _result_differs(at: int, one: Any, other: Any, allowed: Allowed) -> str | No
         place = tuple(special.nonzero()[0].tolist())
         return f"result {at} is {b[place].item():g} at {list(place)}, not {a[place].item():g}"
     moved = deviation(one, other)
-    if moved <= least(one) or moved <= (share := allowed.of(at, one)):
+    if moved <= least(whole) or moved <= (share := allowed.of(at, whole)):
         return None
     largest = float(a[finite].abs().max())
     return (

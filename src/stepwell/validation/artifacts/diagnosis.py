@@ -14,7 +14,7 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.validation.artifacts.classify import cause, is_quantized, is_special, is_tie
-from stepwell.validation.artifacts.comparing import Allowed, differs
+from stepwell.validation.artifacts.comparing import Allowed, apart, differs, is_within
 from stepwell.validation.artifacts.engine_process import Failure, run_calls
 from stepwell.validation.artifacts.fingerprints import (
     Fingerprint,
@@ -46,6 +46,8 @@ from stepwell.validation.histories import state_of
 from stepwell.validation.rounding import NOISE
 
 _Values = Mapping[SSAValue, Any]
+QUANTIZED = 0.5
+"""The relative error (of Euclidean norms) of half of the calls that quantization explains."""
 
 
 def diagnose(pair: Pair) -> Validation:
@@ -71,6 +73,7 @@ def diagnose(pair: Pair) -> Validation:
         0 if matches is None else matches.covered - matched,
         0 if matches is None else len(matches.source.prints),
         pair.engine,
+        pair.refused,
         pair.opaque(),
         tuple(pair.notes),
         {} if matches is None else errors_of(matches),
@@ -114,7 +117,8 @@ class _Diagnosis:
                 break
         if self.wrong is None and faults:
             self._on_runtime(*faults[0])
-        if self.wrong is None and pair.crashes and pair.made is not None:
+        is_crash = bool(pair.crashes) and pair.crashes[0].kind == "crash"
+        if self.wrong is None and is_crash and pair.made is not None:
             self._crash()
 
     @property
@@ -166,24 +170,32 @@ class _Diagnosis:
 
     def _set_quantized(self) -> None:
         """Accept differences from a float model that the artifact's integers imply."""
-        pair, largest = self.pair, 0.0
-        for one, said in [*pair.differing]:
-            if self._as_meant(one):
-                self._say(one, replace(said, kind="quantization"))
-                pairs = zip(one.exact.outputs, one.found, strict=True)
-                largest = max([largest, *(deviation(a, b) for a, b in pairs)])
-        if largest:
-            pair.notes.append(
-                f"the artifact is quantized and the model is not: results differ by up to "
-                f"{largest:.1%} of their largest number, as the artifact's integers imply"
-            )
+        pair = self.pair
+        meant = [(one, said) for one, said in pair.differing if self._as_meant(one)]
+        errors = sorted(max(map(apart, one.exact, one.found)) for one, _ in meant)
+        if not errors or errors[len(errors) // 2] > QUANTIZED:
+            return
+        for one, said in meant:
+            self._say(one, replace(said, kind="quantization"))
+        largest = max(max(map(deviation, one.exact, one.found)) for one, _ in meant)
+        pair.notes.append(
+            f"the artifact is quantized and the model is not: results differ by up to "
+            f"{largest:.1%} of their largest number, as the artifact's integers imply"
+        )
 
     def _set_rounded(self) -> None:
         """Accept differences that no operator causes: each is right for the numbers it gets."""
         for one, said in [*self.pair.differing]:
             if said.kind == "unknown" and self._as_meant(one):
                 self._match(one)
-                if self.matches is not None and parting(self.matches, differ=True) is None:
+                matches = self.matches
+                if matches is None or parting(matches, differ=True) is not None:
+                    continue
+                last = matches.source.func.body.block.last_op
+                assert last is not None
+                allowed = [matches.tolerances.get(value) for value in last.operands]
+                exact, found = matches.source.outcome.outputs, matches.artifact.outcome.outputs
+                if all(map(is_within, exact, found, allowed)):
                     self._say(one, replace(said, kind="rounding"))
 
     def _as_meant(self, one: ComparedCall) -> bool:
@@ -195,8 +207,8 @@ class _Diagnosis:
             noisy = list(pair.noisy(one.case, prints=False, program=made))
         except StepwellError:
             return False
-        allowed = Allowed(lambda: [call.outcome.outputs for call in noisy])
-        return differs(meant.outcome.outputs, one.found, allowed) is None
+        allowed = Allowed(lambda: [call.results for call in noisy])
+        return differs(meant.results, one.found, allowed) is None
 
     def _values(self, at: ComparedCall, made: Program | None = None) -> _Values:
         """Return the values of a call of the source, or of the artifact's program."""
@@ -298,7 +310,7 @@ class _Diagnosis:
         alone = self._alone(at)
         if alone is not None and at is not pair.compared[0]:
             allowed = pair.allowed(at.case)
-            if not at.case.state and differs(at.exact.outputs, alone, allowed) is None:
+            if not at.case.state and differs(at.exact, alone, allowed) is None:
                 self._say(at, replace(said, kind="history", fact=(
                     f"{said.fact}; right in a program that was loaded anew, so an earlier call "
                     "(of another size) changes it"
@@ -335,7 +347,7 @@ class _Diagnosis:
     def _alone(self, at: ComparedCall) -> tuple[Any, ...] | None:
         pair = self.pair
         found = run_calls(pair.data, [pair.engine_call(at.case)], pair.external)[0]
-        return None if isinstance(found, Failure) else found
+        return None if isinstance(found, Failure) else pair.without_constants(at.case, found)[0]
 
     def _say(self, at: ComparedCall, said: CallDifference) -> None:
         """Replace what was said of a call."""

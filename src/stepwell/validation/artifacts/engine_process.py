@@ -12,13 +12,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from stepwell.backends.executorch.container import Container, Delegate, KernelCall
+from stepwell.backends.executorch.container import Container, Delegate, KernelCall, TensorValue
 from stepwell.backends.executorch.kernels.kernel_tables import library_of
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.engine import runtime
@@ -64,44 +64,67 @@ def run_calls(
         external: the program's `.ptd`, if it has one.
 
     Returns:
-        The outputs of each call, or why it has none.
+        The outputs of each call and the inputs that it wrote, in order, or why it has none.
     """
     results: list[Outputs | Failure] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.pte"
         path.write_bytes(pte)
         data = None if external is None else Path(folder) / "program.ptd"
-        if data is not None:
-            data.write_bytes(external or b"")
+        if data is not None and external is not None:
+            data.write_bytes(external)
         while len(results) < len(calls):
-            results += _server().run(path, data, calls[len(results) :])
+            results += _run(path, data, calls[len(results) :])
     return results
 
 
+@dataclass
 class _Server:
-    """The process that has imported the runtime."""
+    """The process that has imported the runtime, and what it asks and answers by."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def run(
-        self, path: Path, external: Path | None, calls: Sequence[EngineCall]
-    ) -> Iterator[Outputs | Failure]:
-        """Yield the results of calls until one ends the process."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        pickle.dump((path, external, list(calls)), self._process.stdin)
-        self._process.stdin.flush()
-        while (found := pickle.load(self._process.stdout)) is not None:
-            yield found
+    process: subprocess.Popen[bytes]
+    requests: IO[bytes]
+    answers: IO[bytes]
 
 
-@cache
-def _server() -> _Server:
-    return _Server()
+_LOCK = threading.Lock()
+_SERVERS: list[_Server] = []
+"""The process that runs, if any; one that did not answer completely is ended."""
+
+
+def _run(path: Path, external: Path | None, calls: Sequence[EngineCall]) -> list[Outputs | Failure]:
+    """Return the results of calls, until one ends the process."""
+    with _LOCK:
+        server = _SERVERS.pop() if _SERVERS else _started()
+        found: list[Outputs | Failure] = []
+        try:
+            pickle.dump((path, external, list(calls)), server.requests)
+            server.requests.flush()
+            while (one := pickle.load(server.answers)) is not None:
+                found.append(one)
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            server.process.kill()
+            raise StepwellError(
+                f"the process that runs programs ended: {type(error).__name__}",
+                help="stepwell run FILE shows what the runtime says",
+            ) from error
+        except BaseException:
+            server.process.kill()
+            raise
+        _SERVERS.append(server)
+    if not found:
+        raise StepwellError("the process that runs programs gave no answer")
+    return found
+
+
+def _started() -> _Server:
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import main; main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    return _Server(process, process.stdin, process.stdout)
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
@@ -138,11 +161,19 @@ def _call_all(
         session = PteSession.load(path, external=external)
     except StepwellError as error:
         for _ in calls:
-            send(Failure(error.problems[0].fact, unsupported=True))
+            send(Failure(error.problems[0].fact, isinstance(error, UnsupportedError)))
         return
     for call in calls:
+        method = session.container.method(call.method)
+        inputs = [method.values[index] for index in method.inputs]
+        written = [
+            at
+            for at in method.written_inputs
+            if isinstance(value := inputs[at], TensorValue) and value.storage is None
+        ]
         try:
-            send(session.call(call.method, call.inputs))
+            outputs = session.call(call.method, call.inputs)
+            send((*outputs, *(call.inputs[at] for at in written)))
         except StepwellError as error:
             unsupported, refused = (isinstance(error, c) for c in (UnsupportedError, InputMismatch))
             send(Failure(error.problems[0].fact, unsupported, refused))

@@ -20,6 +20,7 @@ from stepwell.ir.core import StateOp
 from stepwell.ir.declared.families import Family, families_of
 from stepwell.ir.declared.interpretation import Interpreter, Outcome
 from stepwell.ir.weights import WeightStore
+from stepwell.validation.artifacts.comparing import real
 from stepwell.validation.recording import as_real
 from stepwell.validation.rounding import NoisyInterpreter
 
@@ -74,6 +75,8 @@ class Fingerprint:
         flat = flat if flat.dtype == torch.float32 else flat.double()
         plain = flat.nan_to_num(torch.inf, torch.inf, -torch.inf)
         plain = torch.where(plain.abs() < UNBOUNDED, plain, plain * torch.inf)
+        if not plain.numel():
+            return Fingerprint(0, torch.zeros(1, dtype=torch.float64), 0.0)
         numbers = torch.from_numpy(numpy.sort(plain.numpy())).double()  # Faster than torch's.
         is_finite = numbers.isfinite()
         finite = numbers[is_finite]
@@ -110,6 +113,12 @@ class Call:
     outcome: Outcome
     prints: Mapping[SSAValue, Fingerprint]
 
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """The outputs, and the inputs that the method writes, in order."""
+        written = self.outcome.mutated_inputs
+        return (*self.outcome.outputs, *(written[at] for at in sorted(written)))
+
 
 def dependent(func: FuncOp) -> set[SSAValue]:
     """Return the values of a method that depend on an input or on state, not on weights alone."""
@@ -139,7 +148,7 @@ class Observer:
         number = as_real(value, number)
         if not isinstance(number, torch.Tensor) or not number.numel():
             return
-        number = torch.view_as_real(number) if number.dtype.is_complex else number
+        number = real(number)
         found = Fingerprint.of(number)
         if not found.is_constant:
             self.prints[value] = found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy
 import torch
@@ -12,6 +13,7 @@ import torch
 from stepwell.ir.compat.torch.lazy_imports import OnDemand, pytree
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.loaders.factories import made_by
+from stepwell.validation.artifacts.comparing import apart
 
 RESULT = "output_"
 """The prefix of the names of recorded results."""
@@ -33,7 +35,7 @@ def read_inputs(spec: str, count: int) -> list[tuple[Any, ...]]:
     if Path(spec).suffix != ".npz":
         return given_inputs(made_by(spec))
     arrays = [*_npz(Path(spec)).values()]
-    if not arrays or len(arrays) % count:
+    if not arrays or not count or len(arrays) % count:
         raise StepwellError(
             f"{spec} has {len(arrays)} arrays, and the method takes {count} inputs",
             help="numpy.savez(file, x, y): the inputs in order, of one call after another",
@@ -81,7 +83,7 @@ def read_recorded(path: Path) -> dict[str, torch.Tensor]:
 def recorded_results(
     recorded: Mapping[str, torch.Tensor], exact: Sequence[Any]
 ) -> list[torch.Tensor]:
-    """Return the results among recorded values: by name, or the last value of each one's shape.
+    """Return the results among recorded values: by name, or the nearest value of each one's shape.
 
     Args:
         recorded: the values, in the order in which they were computed.
@@ -92,7 +94,9 @@ def recorded_results(
     """
     found: list[torch.Tensor] = []
     for at, one in enumerate(exact):
-        alike = [value for value in recorded.values() if value.shape == one.shape]
+        shape = one.shape if isinstance(one, torch.Tensor) else ()
+        alike = [value for value in recorded.values() if value.shape == shape]
+        alike.sort(key=lambda value, one=one: -apart(torch.as_tensor(one), value))
         by_name = recorded.get(f"{RESULT}{at}")
         named = any(name.startswith(RESULT) for name in recorded)
         if by_name is None and (named or not alike):
@@ -108,5 +112,5 @@ def _npz(path: Path) -> dict[str, torch.Tensor]:
     try:
         with numpy.load(path) as held:
             return {name: torch.from_numpy(held[name]) for name in held.files}
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, BadZipFile) as error:
         raise StepwellError(f"{path} is no .npz of arrays: {error}") from error

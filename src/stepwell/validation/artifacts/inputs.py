@@ -101,7 +101,7 @@ def samples_of(
         inputs = tuple(_changed(value, change, random) for value in base.inputs)
         if any(a is not b for a, b in zip(inputs, base.inputs, strict=True)):
             inside = tuple(
-                value if span is None else value.clamp(*span)
+                value if span is None or not isinstance(value, torch.Tensor) else value.clamp(*span)
                 for value, span in zip(inputs, held, strict=True)
             )
             made.append(replace(base, label=label, inputs=inside))

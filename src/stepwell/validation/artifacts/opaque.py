@@ -41,16 +41,16 @@ class Assuming(Interpreter):
             inputs = [environment[value] for value in op.inputs]
             for result, value in zip(op.outputs, self._results(op, inputs), strict=True):
                 environment[result] = value
-        else:
-            super().step(op, environment)
+            return
+        super().step(op, environment)
         self.taken(op, [environment[result] for result in op.results])
 
     def _results(self, op: OpaqueDelegateOp, inputs: list[Any]) -> list[Any]:
-        given = [Fingerprint.of(value) for value in inputs if isinstance(value, Tensor)]
+        given = [Fingerprint.of(value) for value in inputs if _is_filled(value)]
         ends = [
             value
             for value, held in self.source.items()
-            if isinstance(held, Tensor) and any(_equal(Fingerprint.of(held), one) for one in given)
+            if _is_filled(held) and any(_equal(Fingerprint.of(held), one) for one in given)
         ]
         prints = [Fingerprint.of(self.source[value]) for value in ends]
         if not all(one.is_constant or any(_equal(other, one) for other in prints) for one in given):
@@ -120,6 +120,10 @@ def assuming(
         observer.take(argument, value)
     interpreter = Assuming(weights, dict(state), None, None, observer, source)
     return Call(func, interpreter.call(func, inputs), observer.prints)
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() > 0
 
 
 def _equal(one: Fingerprint, other: Fingerprint) -> bool:

@@ -13,7 +13,6 @@ from stepwell.backends.cortex_m.read import is_cortex_m
 from stepwell.backends.executorch.container import Method, TensorValue
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.executorch import OpaqueDelegateOp
-from stepwell.ir.declared.interpretation import Outcome
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, is_static
@@ -27,6 +26,7 @@ from stepwell.validation.artifacts.opaque import assuming, values_of
 from stepwell.validation.artifacts.verdict import CallDifference
 from stepwell.validation.histories import state_of
 from stepwell.validation.rounding import NOISE, rounds_floats
+from stepwell.validation.samples import Sample
 
 RUNTIME, INTERPRETER = "the ExecuTorch runtime", "stepwell's interpreter"
 DEVICE = "the device, as recorded"
@@ -39,7 +39,7 @@ class ComparedCall:
     """A call of the source, and the results of the artifact."""
 
     case: Case
-    exact: Outcome
+    exact: tuple[Any, ...]
     found: tuple[Any, ...]
 
 
@@ -63,7 +63,10 @@ class Pair:
     crashed: list[Case] = field(default_factory=list[Case])
     engine: str = RUNTIME
     noise: float = ROUNDING
-    shares: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    outputs: dict[str, int] = field(default_factory=dict[str, int])
+    """The number of outputs of each method of a `.pte`, by the source's names."""
+    refused: int = 0
+    """The number of calls that the artifact declares not to take."""
     notes: list[str] = field(default_factory=list[str])
     sized: dict[Any, Program] = field(default_factory=dict[Any, Program])
     """Programs that are read for the sizes of a call, by method and sizes."""
@@ -103,8 +106,17 @@ class Pair:
                 help="pass the program from which the artifact was made",
             )
         self.methods = [name for name in self.methods if name not in constant]
+        for name in constant if self.made is not None else ():
+            own, wanted = (
+                [port.constant for port in p.signature(name).outputs]
+                for p in (_made(self.made), self.origin)
+            )
+            if repr(own) != repr(wanted):
+                said = f"it returns {own}, not {wanted}"
+                self.crashes.append(CallDifference(name, "no inputs", said))
+                self.crashed.append(Case(name, Sample("no inputs", (), True), {}))
         for method in container.methods if container is not None else ():
-            self._note_layouts(method)
+            self._note_interface(method)
         for name in self.methods if self.made is not None else ():
             own = _made(self.made).method(name).function_type.inputs
             wanted = self.origin.method(name).function_type.inputs
@@ -115,9 +127,13 @@ class Pair:
                     help="pass the program from which the artifact was made",
                 )
 
-    def _note_layouts(self, method: Method) -> None:
-        """Note the inputs that the runtime misreads if they are contiguous, as the source takes."""
+    def _note_interface(self, method: Method) -> None:
+        """Count the outputs, and note the inputs that the runtime misreads if they are contiguous,
+        as the source takes them.
+        """
         origin = next((o for o in self.methods if self.named.get(o, o) == method.name), None)
+        if origin is not None:
+            self.outputs[origin] = len(method.outputs)
         ports = () if origin is None else self.origin.signature(origin).inputs
         for at, (index, port) in enumerate(zip(method.inputs, ports, strict=False)):
             value = method.values[index]
@@ -137,7 +153,7 @@ class Pair:
     def compare(self, cases: Sequence[Case]) -> None:
         """Call both programs."""
         cases = cases[:1] if self.recorded is not None else cases
-        state, exact, kept = state_of(self.origin), list[Outcome](), list[Case]()
+        state, exact, kept = state_of(self.origin), list[tuple[Any, ...]](), list[Case]()
         has_state = bool(state)
         for case in cases:
             func = self.origin.method(case.method)
@@ -151,12 +167,12 @@ class Pair:
                     fact = error.problems[0].fact
                     self.notes.append(f"the model refuses {case.sample.label}: {fact}")
                 continue
-            exact.append(call.outcome)
+            exact.append(call.results)
             kept.append(Case(case.method, case.sample, before if has_state else {}))
             state.update(call.outcome.state)
         if not kept:
             raise StepwellError(
-                f"the model runs on none of the samples: {self.notes[0]}",
+                "; ".join(["the model runs on none of the samples", *self.notes[:1]]),
                 help="pass inputs that it takes: inputs=…",
             )
         for case, wanted, found in zip(kept, exact, self._run(kept, exact[0]), strict=True):
@@ -164,17 +180,23 @@ class Pair:
                 how = "refuses inputs that the model takes" if found.refused else "was not run"
                 said = f"the artifact {how}: {found.fact}"
                 self.notes += [] if said in self.notes else [said]
+                self.refused += found.refused
+                if has_state:
+                    break  # Its buffers are no longer those of the source.
                 continue
             if isinstance(found, Failure):
                 self.crashes.append(
                     CallDifference(case.method, case.sample.label, found.fact, "crash")
                 )
                 self.crashed.append(case)
+                if has_state:
+                    break
                 continue
+            found, wrong = self.without_constants(case, found)
             one = ComparedCall(case, wanted, found)
             self.compared.append(one)
             allowed = self.allowed(case)
-            if (fact := differs(wanted.outputs, found, allowed)) is not None:
+            if (fact := wrong or differs(wanted, found, allowed)) is not None:
                 label = case.sample.label
                 self.differing.append((one, CallDifference(case.method, label, fact)))
 
@@ -184,11 +206,11 @@ class Pair:
                 help="give what the device returned: recorded=…, --recorded",
             )
 
-    def _run(self, cases: Sequence[Case], exact: Outcome) -> list[tuple[Any, ...] | Failure]:
+    def _run(self, cases: Sequence[Case], exact: Sequence[Any]) -> list[tuple[Any, ...] | Failure]:
         """Return the artifact's results, by the runtime if it runs here."""
         if self.recorded is not None:
             self.engine = DEVICE
-            return [tuple(recorded_results(self.recorded, exact.outputs))]
+            return [tuple(recorded_results(self.recorded, exact))]
         if self.engine == RUNTIME:
             found = run_calls(self.data, [*map(self.engine_call, cases)], self.external)
             failures = [one for one in found if isinstance(one, Failure)]
@@ -202,9 +224,29 @@ class Pair:
         return [*self._interpreted(cases)]
 
     def engine_call(self, case: Case) -> EngineCall:
-        """Return a call with copies of the inputs: a program may write to them."""
-        inputs = (x.clone() if isinstance(x, torch.Tensor) else x for x in case.sample.inputs)
-        return EngineCall(self.named.get(case.method, case.method), tuple(inputs))
+        """Return a call of the artifact."""
+        return EngineCall(self.named.get(case.method, case.method), case.sample.inputs)
+
+    def without_constants(
+        self, case: Case, found: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], str | None]:
+        """Return the results that are computed, and how a constant one differs from the source's.
+
+        The runtime returns constant outputs, too; an interpreted call has none.
+        """
+        ports = self.origin.signature(case.method).outputs
+        extra = self.outputs.get(case.method, len(ports)) - len(ports)
+        if extra > 0:  # ExecuTorch's flow returns the inputs that a method writes, first.
+            found = (*found[extra:], *found[:extra])
+        if all(port.constant is None for port in ports) or len(found) < len(ports):
+            return found, None
+        wrong = [
+            f"result {at} is {value!r}, not {port.constant[0]!r}"
+            for at, (port, value) in enumerate(zip(ports, found, strict=False))
+            if port.constant is not None and repr(value) != repr(port.constant[0])
+        ]
+        kept = [v for p, v in zip(ports, found, strict=False) if p.constant is None]
+        return (*kept, *found[len(ports) :]), next(iter(wrong), None)
 
     def _interpreted(self, cases: Sequence[Case]) -> Iterator[tuple[Any, ...] | Failure]:
         if self.made is None:
@@ -220,14 +262,11 @@ class Pair:
                 yield Failure(error.problems[0].fact, isinstance(error, UnsupportedError))
                 continue
             state.update(call.outcome.state)
-            yield call.outcome.outputs
+            yield call.results
 
     def allowed(self, case: Case) -> Allowed:
         """Return the differences of a call's results that rounding explains."""
-        shares = self.shares.setdefault(case.method, [])
-        return Allowed(
-            lambda: [call.outcome.outputs for call in self.noisy(case, prints=False)], shares
-        )
+        return Allowed(lambda: [call.results for call in self.noisy(case, prints=False)])
 
     def noisy(self, case: Case, *, prints: bool, program: Program | None = None) -> Iterator[Call]:
         """Yield a call of a program, by default the source, with several noises in its floats."""

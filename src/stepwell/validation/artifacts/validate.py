@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
 from stepwell.backends.executorch.writing.bundled import bundled_inputs, is_bundled, unbundled
+from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import Content, content
 from stepwell.ir.program import Program
+from stepwell.ir.signature import Port
 from stepwell.program import from_exported_program
+from stepwell.translate.importer.export_call import export
 from stepwell.validation.artifacts.diagnosis import diagnose
 from stepwell.validation.artifacts.given import given_inputs
 from stepwell.validation.artifacts.inputs import cases_of, samples_of
@@ -23,6 +26,7 @@ from stepwell.validation.samples import Sample
 Source = Program | ExportedProgram | Mapping[str, ExportedProgram] | torch.nn.Module
 
 
+@validate_arguments
 def validate(
     artifact: Content,
     source: Source,
@@ -57,7 +61,7 @@ def validate(
         StepwellError: a file cannot be read, or the two programs have different inputs.
     """
     given, held = given_inputs(inputs), content(artifact, "artifact")
-    origin = _source(source, given)
+    origin = _source(source, inputs)
     pair = Pair(
         unbundled(held) if is_bundled(held) else held,
         None if external is None else content(external, ".ptd"),
@@ -67,20 +71,41 @@ def validate(
     pair.read()
     samples: dict[str, list[Sample]] = {}
     for name in pair.methods:
-        own = given or given_inputs(origin.samples.get(name))
-        own = [*own, *bundled_inputs(held, name)] if is_bundled(held) else own
-        samples[name] = samples_of(origin.method(name), own, seed, special=special)
+        func, ports = origin.method(name), origin.signature(name).inputs
+        own = [] if given else given_inputs(origin.samples.get(name))
+        own += bundled_inputs(held, name) if is_bundled(held) else []
+        own = [_dynamic(one, ports) for one in (*given, *own)]
+        usable = [one for one in own if len(one) == len(func.function_type.inputs.data)]
+        if given and not usable and len(pair.methods) == 1:
+            raise StepwellError(
+                f"{len(own[0])} inputs are given, and {name} takes "
+                f"{len(func.function_type.inputs.data)}",
+                help="pass the inputs of a call as a tuple, those of several as a list of tuples",
+            )
+        samples[name] = samples_of(func, usable, seed, special=special)
     pair.compare(cases_of(origin, samples))
     return diagnose(pair)
 
 
-def _source(source: Source, given: list[tuple[Any, ...]]) -> Program:
+def _dynamic(inputs: tuple[Any, ...], ports: Sequence[Port]) -> tuple[Any, ...]:
+    """Return the inputs of a call without those that are constants of the program."""
+    if len(inputs) != len(ports):
+        return inputs
+    return tuple(x for x, port in zip(inputs, ports, strict=True) if port.constant is None)
+
+
+def _source(source: Source, inputs: Any) -> Program:
     if isinstance(source, Program):
         return source
     if isinstance(source, torch.nn.Module):
-        if not given:
+        first = inputs[0] if isinstance(inputs, list) and inputs else inputs
+        if not isinstance(first, tuple):
             raise StepwellError(
                 "a module alone does not say what it takes", help="validate(..., inputs=(x,))"
             )
-        return from_exported_program(torch.export.export(source.eval(), given[0]))
+        was_training = source.training
+        try:
+            return from_exported_program(export(source.eval(), first))
+        finally:
+            source.train(was_training)
     return from_exported_program(source)

@@ -94,6 +94,10 @@ class CallDifference:
         return f"{what}: {self.method}({self.sample}): {self.fact}"
 
 
+def _is_accepted(difference: CallDifference) -> bool:
+    return difference.kind in ACCEPTED
+
+
 @dataclass(frozen=True)
 class Validation:
     """The comparison of an artifact with its source.
@@ -107,6 +111,7 @@ class Validation:
         inner: how many more are inside an operator whose result is in the artifact.
         values: the number of the source's values.
         engine: what ran the artifact: the runtime, or the interpreter of its operators.
+        refused: the number of calls that the artifact declares not to take, and the model takes.
         opaque: delegates whose payloads no reader opens.
         notes: what was not compared, and why.
         errors: by the names of the model's nodes, how far the nearest value of the artifact is,
@@ -122,6 +127,7 @@ class Validation:
     inner: int
     values: int
     engine: str
+    refused: int = 0
     opaque: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     errors: Mapping[str, float] = field(default_factory=dict[str, float], repr=False)
@@ -140,9 +146,12 @@ class Validation:
         if self.ok:
             shapes = f" at {self.sizes} sizes" if self.sizes > 1 else ""
             several = "s" * (self.calls != 1)
+            if self.refused:
+                closed = f"; the artifact refuses {self.refused} more that the model takes{closed}"
             return f"No difference beyond rounding in {self.calls} sample{several}{shapes}{closed}."
         if self.wrong is not None:
-            first = self.differences[0] if self.differences else None
+            faults = [one for one in self.differences if one.kind not in ACCEPTED]
+            first = faults[0] if faults else None
             sample = f" (first inputs: {first.sample})" if first else ""
             return f"Wrong: {self.wrong}{sample}{closed}."
         fault = next(one for one in self.differences if one.kind not in ACCEPTED)
@@ -154,7 +163,7 @@ class Validation:
             self.sentence,
             f"{self.matched} of {self.values} values of the model are in the artifact{inner}. "
             f"Run by {self.engine}.",
-            *(f"  {one}" for one in self.differences[:8]),
+            *(f"  {one}" for one in sorted(self.differences, key=_is_accepted)[:8]),
             *(f"  note: {note}" for note in self.notes),
         ]
         return "\n".join(lines)
