@@ -130,8 +130,11 @@ class _Reader:
             except _FAILURES as error:
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise ParseFailure(f"{where}: {reason}") from error
-        outputs = list(map(self._output, written.values(), results))
-        numbers |= {position: self._argument(identity) for position, identity in computed.items()}
+        try:
+            outputs = list(map(self._output, written.values(), results))
+            numbers |= {place: self._argument(identity) for place, identity in computed.items()}
+        except RecursionError as error:
+            raise ParseFailure(f"{WHAT}: a list contains itself") from error
         body.add_op(YieldOp.create(operands=[*outputs, *map(self._argument, self.states)]))
         for op in reversed(list(body.ops)):
             is_bare = isinstance(op, WeightOp) or op.name == "aten._to_copy.default"

@@ -215,7 +215,7 @@ def test_what_surrounds_opaque_delegates() -> None:
     assert container.methods[0].delegates
     found = validate(closed(container), exported)
     assert found.ok, str(found)
-    assert "not compared: a delegate of AnotherBackend" in found.sentence
+    assert "not compared: 3 delegates of AnotherBackend" in found.sentence
     other = export(Of(lambda x: model(x, 0.51)), torch.linspace(-1, 1, 32).reshape(4, 8))
     found = validate(closed(read_container(bytearray(stock(other)))), exported)
     assert not found.ok

@@ -373,9 +373,8 @@ def wrong_buffer(origin: Program, made: Program) -> Wrong | None:
         own = Fingerprint.of(value)
         near = [own.distance(one) for one in others if one.count == own.count]
         if (error := min(near, default=torch.inf)) > 1e-6 * own.scale:
-            begins = "begins with other numbers" if near else "has no buffer of its size"
-            text = f"a buffer that {begins}" if near else f"none: it {begins}"
-            return Wrong(f"the buffer {key}", key, None, None, (key,), text, error)
+            by = "a buffer that begins with other numbers" if near else None
+            return Wrong(f"the buffer {key}", key, None, None, (key,), by, error)
     return None
 
 

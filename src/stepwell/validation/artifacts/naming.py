@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xdsl.ir import Operation
 
 from stepwell.ir.core import StateOp, WeightOp
@@ -41,7 +43,10 @@ def spelled(op: Operation) -> str:
     text = str(op).partition("\n")[0]
     name = op_name(op)
     inside = text.partition("(")[2].rpartition(") :")[0]
-    told = [part for part in inside.split(", ") if "=" in part or not part.startswith("%")]
+    inside = re.sub(r"\[%[^\]]*\]", "", inside)  # A list of operands.
+    told = [
+        part for part in inside.split(", ") if part and ("=" in part or not part.startswith("%"))
+    ]
     return f"{name}({', '.join(told)})"[:LONGEST]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -315,8 +316,10 @@ class Pair:
     def opaque(self) -> tuple[str, ...]:
         """Return the delegates that cannot be read."""
         ops = self.made.module.walk() if self.made is not None else ()
+        found = Counter(op.backend.data for op in ops if isinstance(op, OpaqueDelegateOp))
         return tuple(
-            f"a delegate of {op.backend.data}" for op in ops if isinstance(op, OpaqueDelegateOp)
+            f"a delegate of {name}" if count == 1 else f"{count} delegates of {name}"
+            for name, count in found.items()
         )
 
 

@@ -63,11 +63,12 @@ class Wrong:
             part for part in (f"`{name}`" if name else "", f"({self.where})" * bool(self.where))
             if part
         )  # fmt: skip
-        by = f"the artifact computes {self.by}" if self.by else "the artifact has no such value"
+        by = f"the artifact computes {self.by}" if self.by else "the artifact has no value near it"
         fused = f" (of {', '.join(self.nodes)})" if len(self.nodes) > 1 else ""
         why = f"; {self.why}" if self.why else ""
         size = "" if self.error == float("inf") else (
-            f"; up to {self.error:.2g} off, rounding explains {self.allowed:.2g}"
+            f"; up to {self.error:.2g} off"
+            + (f", rounding explains {self.allowed:.2g}" if self.allowed else "")
         )  # fmt: skip
         return (
             f"{place + ': ' if place else ''}the model computes {self.op}{fused}, {by}{size}{why}"
@@ -159,10 +160,10 @@ class Validation:
 
     def __str__(self) -> str:
         inner = f", {self.inner} more inside operators whose result is" if self.inner else ""
+        values = f"{self.matched} of {self.values} values of the model are in the artifact{inner}. "
         lines = [
             self.sentence,
-            f"{self.matched} of {self.values} values of the model are in the artifact{inner}. "
-            f"Run by {self.engine}.",
+            f"{values if self.values else ''}Run by {self.engine}.",
             *(f"  {one}" for one in sorted(self.differences, key=_is_accepted)[:8]),
             *(f"  note: {note}" for note in self.notes),
         ]
