@@ -37,7 +37,9 @@ LOCAL = 2e-5
 STEPS = 1.05
 """The number of steps by which rounding to an integer may differ."""
 LEVELS = 255
-"""The number of steps between the ends of a token's or a channel's numbers."""
+"""The number of steps between the ends of numbers that are quantized by their own range. Engines
+round the ends, too, may quantize each token by its range, and know no least step: these differ by
+two steps, or by the least difference of two numbers."""
 AXES = 5
 """The most axes whose permutations are tried."""
 
@@ -48,8 +50,10 @@ def local_tolerance(value: SSAValue, held: Fingerprint) -> float:
     step = 0.0
     if isinstance(op, SchemaOp) and "dequantize" in op.name:
         given = op.arg("scale") if "scale" in op.SCHEMA.by_name else None
-        ends = held.numbers[[0, -1]]
-        step = given if isinstance(given, float) else float(ends[1] - ends[0]) / LEVELS
+        numbers = held.numbers.unique()
+        own = 2 * float(numbers[-1] - numbers[0]) / LEVELS
+        own = max([own, float(numbers.diff().min())] if len(numbers) > 1 else [0.0])
+        step = given if isinstance(given, float) else own
     halved = isinstance(value.type, TensorType) and element(value.type) in (f16, bf16)
     share = 4 * torch.finfo(torch_dtype(element(value.type))).eps if halved else LOCAL
     return max(share * held.scale, STEPS * step)
