@@ -156,7 +156,7 @@ def _call_all(
         answers.flush()
 
     try:
-        if missing := _missing(read_container(bytearray(path.read_bytes()))):
+        if missing := _missing(read_container(path.read_bytes())):
             raise UnsupportedError(missing)
         session = PteSession.load(path, external=external)
     except StepwellError as error:

@@ -75,7 +75,7 @@ class Pair:
     def read(self) -> None:
         """Read the artifact's program if there is a reader, and its methods."""
         is_pte = self.data[4:6] == b"ET"
-        container = read_container(bytearray(self.data)) if is_pte else None
+        container = read_container(self.data) if is_pte else None
         try:
             if container is None:
                 self.made = read_artifact(self.data)
