@@ -91,9 +91,10 @@ class XnnpackReader:
         named = {key: held.data for key, held in context.named_data.items()}
         types = [value.type for value in inputs]
         try:
-            root, constants = _root(delegate.payload)
-            reader = _Reader(root, constants, context.weights, named, context.prefix)
-            body = reader.block(types, results, largest=self.largest)
+            body = read_payload(
+                *(delegate.payload, types, results, context.weights, named, context.prefix),
+                largest=self.largest,
+            )
         except ParseFailure as error:
             if all(is_static(type_) for type_ in (*types, *results)):
                 raise
@@ -128,6 +129,8 @@ def read_payload(
     weights: WeightStore,
     named: Mapping[str, Data],
     prefix: str = "xnnpack",
+    *,
+    largest: bool = False,
 ) -> Block:
     """Read the sub-graph of a payload.
 
@@ -138,13 +141,14 @@ def read_payload(
         weights: the store that receives the constants.
         named: the program's named data.
         prefix: the prefix of the keys of constants that are inside the payload.
+        largest: see `XnnpackReader`.
 
     Raises:
         ParseFailure: the payload is malformed, or contradicts the types.
 
     """
     root, constants = _root(data)
-    return _Reader(root, constants, weights, named, prefix).block(inputs, results)
+    return _Reader(root, constants, weights, named, prefix).block(inputs, results, largest=largest)
 
 
 def _root(data: Data) -> tuple[Record, memoryview]:

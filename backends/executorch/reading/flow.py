@@ -39,7 +39,7 @@ _COUNT, _DONE = "executorch_prim::add.Scalar", "executorch_prim::eq.Scalar"
 MAX_DEPTH, MAX_LOOPS = 64, 6
 _IN_PLACE = frozenset({"aten::copy_", "aten::index_put_", COPY_INDEX})
 """Kernels that read and write their first argument."""
-_VIEW = "executorch_prim::et_view.default"
+VIEW = "executorch_prim::et_view.default"
 
 Written = Callable[[KernelCall | DelegateCall], Sequence[int] | None]
 """The positions that a call writes, if its reader knows them; else None."""
@@ -338,7 +338,7 @@ class Flow:
         last = len(call.args) - 1
         if call.kernel in _IN_PLACE:
             return (0,)
-        if call.kernel == _VIEW or call.kernel in SCALARS:
+        if call.kernel == VIEW or call.kernel in SCALARS:
             return (last,)
         found = functional_of(call.kernel)
         if found is None:

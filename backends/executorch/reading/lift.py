@@ -32,7 +32,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.external import read_external
 from stepwell.backends.executorch.reading.fixed_sizes import InputSizes, at_largest, fixed_inputs
-from stepwell.backends.executorch.reading.flow import COPY_INDEX, Flow
+from stepwell.backends.executorch.reading.flow import COPY_INDEX, VIEW, Flow
 from stepwell.backends.executorch.reading.lift_control import ControlLifter
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.reading.read_arguments import (
@@ -124,10 +124,9 @@ def read_pte(
     return lift(container, readers, held, sizes=sizes)
 
 
-_VIEW = "executorch_prim::et_view.default"
 _MOVES: dict[str, tuple[int, int]] = {
     "aten::copy_": (0, 1),
-    _VIEW: (2, 0),
+    VIEW: (2, 0),
     "dim_order_ops::_to_dim_order_copy.out": (3, 0),
     "dim_order_ops::_clone_dim_order.out": (3, 0),
 }
@@ -301,7 +300,7 @@ class _MethodLifter:
             target, source = (call.args[position] for position in _MOVES[call.kernel])
             if self.infers:
                 self.places.settle(target, self._moved_sizes(call, source))
-            elif call.kernel == _VIEW and not is_static(type_ := self.places.type_of(target)):
+            elif call.kernel == VIEW and not is_static(type_ := self.places.type_of(target)):
                 sizes = self.places.argument(call.args[1])
                 value = self.places.op(
                     "aten.view.default", self.places.read(source), sizes, types=[type_]
@@ -340,7 +339,7 @@ class _MethodLifter:
     def _moved_sizes(self, call: KernelCall, source: int) -> list[int]:
         """Return the sizes of the target of a kernel that moves elements."""
         shape = list(self.places.tensor(source).sizes)
-        if call.kernel != "executorch_prim::et_view.default":
+        if call.kernel != VIEW:
             return shape
         sizes = [number_of(size) for size in self.places.argument(call.args[1])]
         rest = math.prod(shape) // max(1, math.prod(size for size in sizes if size >= 0))
