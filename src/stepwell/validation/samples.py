@@ -91,13 +91,15 @@ def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int =
         samples.append(sample if ends else replace(sample, followed=True))
     held = declared_ranges(func)
     given = len(samples) if not any(held) else int(example is not None)
-    others = (replace(s, inputs=tuple(map(_within, s.inputs, held))) for s in samples[given:])
+    others = (replace(s, inputs=tuple(map(within, s.inputs, held))) for s in samples[given:])
     return [*samples[:given], *others]
 
 
-def _within(value: Any, held: tuple[float, float] | None) -> Any:
-    """Return an input clamped to its declared range; NaN becomes the minimum."""
-    if held is None:
+def within(value: Any, held: tuple[float, float] | None) -> Any:
+    """Return a tensor clamped to its declared range, where NaN becomes the minimum; a number as it
+    is.
+    """
+    if held is None or not isinstance(value, torch.Tensor):
         return value
     value = value.nan_to_num(held[0]) if value.is_floating_point() else value
     return value.clamp(*held)

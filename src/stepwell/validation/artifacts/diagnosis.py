@@ -36,7 +36,7 @@ from stepwell.validation.artifacts.pair import RUNTIME, ComparedCall, Pair
 from stepwell.validation.artifacts.recomputing import Region
 from stepwell.validation.artifacts.script import Reproduction, reproduction
 from stepwell.validation.artifacts.synchronizing import (
-    is_arranged_alike,
+    arranged,
     local_tolerances,
     synchronized,
 )
@@ -61,7 +61,7 @@ def diagnose(pair: Pair) -> Validation:
         tuple(x.shape for x in one.case.sample.inputs if isinstance(x, torch.Tensor))
         for one in pair.compared
     }
-    differences = (*pair.crashes, *(difference for _, difference in pair.differing))
+    differences = tuple(said for _, said in (*pair.crashes, *pair.differing))
     matches = found.matches
     matched = 0 if matches is None else len(matches.found)
     return Validation(
@@ -117,7 +117,7 @@ class _Diagnosis:
                 break
         if self.wrong is None and faults:
             self._on_runtime(*faults[0])
-        is_crash = bool(pair.crashes) and pair.crashes[0].kind == "crash"
+        is_crash = bool(pair.crashes) and pair.crashes[0][1].kind == "crash"
         if self.wrong is None and is_crash and pair.made is not None:
             self._crash()
 
@@ -150,21 +150,22 @@ class _Diagnosis:
 
     def _match(self, at: ComparedCall) -> None:
         pair, inputs, name = self.pair, at.case.sample.inputs, at.case.method
-        try:
-            exact = interpret(pair.origin.method(name), pair.origin.weights, inputs, at.case.state)
-            if pair.recorded is not None:
-                found = recorded_call(exact, pair.recorded)
-            else:
+        source = pair.origin.method(name), pair.origin.weights, inputs, at.case.state
+        if pair.recorded is not None:
+            exact = interpret(*source)
+            found = recorded_call(exact, pair.recorded)
+        else:
+            try:
                 found = pair.made_call(at.case, pair.state_at(at.case), prints=True)
-        except StepwellError as error:
-            pair.notes.append(f"its operators were not compared: {error.problems[0].fact}")
-            return
-        if self._is_local:
-            made = self._values(at, pair.at_sizes(at.case))
-            func, weights = pair.origin.method(name), pair.origin.weights
-            exact = synchronized(func, weights, inputs, at.case.state, found, made)
-            self.matches = correspond(exact, found, local_tolerances(exact), local=True)
-            return
+            except StepwellError as error:
+                pair.notes.append(f"its operators were not compared: {error.problems[0].fact}")
+                return
+            if self._is_local:
+                made = self._values(at, pair.at_sizes(at.case))
+                exact = synchronized(*source, found, made)
+                self.matches = correspond(exact, found, local_tolerances(exact), local=True)
+                return
+            exact = interpret(*source)
         allowed = tolerances(exact, pair.noisy(at.case, prints=True))
         self.matches = correspond(exact, found, allowed)
 
@@ -260,7 +261,7 @@ class _Diagnosis:
             own, allowed = values.get(value), matches.tolerances.get(value, 0.0)
             if not isinstance(own, torch.Tensor) or not twins:
                 return False
-            return not any(is_arranged_alike(own, twin, allowed) for twin in twins)
+            return all(arranged(own, twin, allowed) is None for twin in twins)
 
         waiting = [value for op in place.ops for value in op.operands]
         found: Parting | None = None
@@ -338,7 +339,7 @@ class _Diagnosis:
             self._cut([source], meant, values, str(self.wrong))
 
     def _crash(self) -> None:
-        pair, first, case = self.pair, self.pair.crashes[0], self.pair.crashed[0]
+        pair, (case, first) = self.pair, self.pair.crashes[0]
         op = ending_kernel(pair.at_sizes(case), first.method, case.sample.inputs)
         if op is not None:
             _, why = cause(op, None, False)

@@ -138,6 +138,20 @@ class Observer:
     dependent: set[SSAValue]
     prints: dict[SSAValue, Fingerprint] = field(default_factory=dict[SSAValue, Fingerprint])
 
+    @staticmethod
+    def of(func: FuncOp, inputs: Sequence[Any], values: set[SSAValue] | None = None) -> Observer:
+        """Return an observer of a call, with the fingerprints of its inputs.
+
+        Args:
+            func: the method.
+            inputs: the inputs of the call.
+            values: the values that are taken; by default those that depend on inputs or state.
+        """
+        observer = Observer(dependent(func) if values is None else values)
+        for argument, value in zip(func.body.block.args, inputs, strict=True):
+            observer.take(argument, value)
+        return observer
+
     def __call__(self, op: Operation, results: Sequence[Any]) -> None:
         for value, number in zip(op.results, results, strict=True):
             self.take(value, number)
@@ -209,9 +223,7 @@ def interpret(
         StepwellError: an op cannot be interpreted.
     """
     inner = dependent(func) if prints or noise is not None else set[SSAValue]()
-    observer = Observer(inner if prints else set())
-    for argument, value in zip(func.body.block.args, inputs, strict=True):
-        observer.take(argument, value)
+    observer = Observer.of(func, inputs, inner if prints else set())
     if noise is None:
         interpreter: Interpreter = Interpreter(weights, dict(state), observe=observer)
     else:

@@ -17,7 +17,7 @@ from xdsl.dialects.func import FuncOp
 from stepwell.ir.calls.calling import declared_ranges
 from stepwell.ir.program import Program
 from stepwell.validation.histories import calls_of, state_of
-from stepwell.validation.samples import Sample, make_samples
+from stepwell.validation.samples import Sample, make_samples, within
 
 PADDED = 3
 """The last of so many parts of an axis is padding."""
@@ -100,10 +100,7 @@ def samples_of(
     for label, change in CHANGES.items():
         inputs = tuple(_changed(value, change, random) for value in base.inputs)
         if any(a is not b for a, b in zip(inputs, base.inputs, strict=True)):
-            inside = tuple(
-                value if span is None or not isinstance(value, torch.Tensor) else value.clamp(*span)
-                for value, span in zip(inputs, held, strict=True)
-            )
+            inside = tuple(map(within, inputs, held))
             made.append(replace(base, label=label, inputs=inside))
     if any(_is_whole(value) for value in base.inputs):
         inputs = tuple(_padded(v, random) if _is_whole(v) else v for v in base.inputs)

@@ -24,8 +24,9 @@ from stepwell.ir.program import Program
 from stepwell.validation.artifacts.comparing import Allowed, differs
 from stepwell.validation.artifacts.engine_process import EngineCall, Failure, run_calls
 from stepwell.validation.artifacts.fingerprints import ROUNDING, precision
-from stepwell.validation.recording import RecordingInterpreter
+from stepwell.validation.recording import record
 from stepwell.validation.reducer.reduce import cut
+from stepwell.validation.samples import Sample
 
 
 def wrong_kernel(program: Program, method: str, inputs: Sequence[Any]) -> Operation | None:
@@ -40,8 +41,7 @@ def wrong_kernel(program: Program, method: str, inputs: Sequence[Any]) -> Operat
         The operator; None if the written program computes what its operators mean.
     """
     own = program.method(method)
-    interpreter = RecordingInterpreter(program.weights)
-    interpreter.call(own, inputs)
+    values = record(own, program.weights, Sample("a call", tuple(inputs), True)).values
     copy, taps = _tapped(program, method)
     try:
         found = run_calls(to_pte(copy, checked=False), [EngineCall(method, tuple(inputs))])[0]
@@ -51,7 +51,7 @@ def wrong_kernel(program: Program, method: str, inputs: Sequence[Any]) -> Operat
         return None
     results = found[len(found) - len(taps) :]
     for value, result in zip(taps, results, strict=True):
-        expected = interpreter.values[value]
+        expected = values[value]
         if differs([expected], [result], Allowed(lambda e=expected: _moved(e))) is not None:
             return value.owner if isinstance(value.owner, Operation) else None
     return None
@@ -69,11 +69,9 @@ def _moved(value: Any) -> list[tuple[Any, ...]]:
 
 def ending_kernel(program: Program, method: str, inputs: Sequence[Any]) -> Operation | None:
     """Return the operator of an artifact that fails or ends the process by itself, or None."""
-    interpreter = RecordingInterpreter(program.weights)
     own = program.method(method)
-    interpreter.values.update(zip(own.body.block.args, inputs, strict=True))
     try:
-        interpreter.call(own, inputs)
+        values = record(own, program.weights, Sample("a call", tuple(inputs), True)).values
     except StepwellError:
         return None
     for at, op in enumerate(own.body.block.ops):
@@ -82,7 +80,7 @@ def ending_kernel(program: Program, method: str, inputs: Sequence[Any]) -> Opera
         operands = list(dict.fromkeys(v for v in op.operands if not _is_weight(v)))
         weights = [i for i, o in enumerate(own.body.block.ops) if isinstance(o, WeightOp)]
         single = cut(program, method, [*weights, at])
-        given = tuple(interpreter.values[value] for value in operands)
+        given = tuple(values[value] for value in operands)
         try:
             found = run_calls(to_pte(single, checked=False), [EngineCall(method, given)])[0]
         except StepwellError:

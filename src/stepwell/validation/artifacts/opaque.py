@@ -8,7 +8,7 @@ artifact is right outside its delegates, as long as these compute those values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -16,34 +16,32 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.executorch import OpaqueDelegateOp
-from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
+from stepwell.ir.traversal import reached
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.artifacts.fingerprints import Call, Fingerprint, Observer, dependent
+from stepwell.validation.artifacts.fingerprints import Call, Fingerprint, Observer
 from stepwell.validation.artifacts.inputs import Case
 from stepwell.validation.artifacts.synchronizing import LOCAL
-from stepwell.validation.recording import RecordingInterpreter, as_real
+from stepwell.validation.recording import as_real, record
 
 
 @dataclass
 class Assuming(Interpreter):
     """An interpreter that takes the results of opaque delegates from the source's values."""
 
-    taken: Observer = field(default_factory=lambda: Observer(set()))
     source: Mapping[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
     """The values of the source in the same call, in order."""
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
-        """Evaluate an op, and take the fingerprints of its results."""
+        """Evaluate an op; the results of an opaque delegate are values of the source."""
         if isinstance(op, OpaqueDelegateOp):
             inputs = [environment[value] for value in op.inputs]
             for result, value in zip(op.outputs, self._results(op, inputs), strict=True):
                 environment[result] = value
-            return
-        super().step(op, environment)
-        self.taken(op, [environment[result] for result in op.results])
+        else:
+            super().step(op, environment)
 
     def _results(self, op: OpaqueDelegateOp, inputs: list[Any]) -> list[Any]:
         given = [Fingerprint.of(value) for value in inputs if _is_filled(value)]
@@ -77,26 +75,19 @@ class Assuming(Interpreter):
         """Whether a tensor is computed from some values and weights alone."""
         if not isinstance(self.source[value], Tensor) or not isinstance(value.owner, Operation):
             return False
-        seen, waiting, reaches = set[SSAValue](), [value], False
-        while waiting:
-            at = waiting.pop()
-            if at in ends:
-                reaches = True
-                continue
-            if not isinstance(at.owner, Operation):
-                return False
-            more = [operand for operand in at.owner.operands if operand not in seen]
-            seen.update(more)
-            waiting += more
-        return reaches and not isinstance(value.owner, WeightOp)
+
+        def operands(at: SSAValue) -> Sequence[SSAValue]:
+            return at.owner.operands if isinstance(at.owner, Operation) and at not in ends else ()
+
+        above = list(reached(value, operands))
+        is_closed = all(at in ends or isinstance(at.owner, Operation) for at in above)
+        return is_closed and any(at in ends for at in above)
 
 
 def values_of(program: Program, func: FuncOp, case: Case) -> dict[SSAValue, Any]:
     """Return the values of a call, as real numbers, in order."""
-    recorder = RecordingInterpreter(program.weights, dict(case.state))
-    recorder.values.update(zip(func.body.block.args, case.sample.inputs, strict=True))
-    recorder.call(func, case.sample.inputs)
-    return {value: as_real(value, held) for value, held in recorder.values.items()}
+    run = record(func, program.weights, replace(case.sample, state=case.state))
+    return {value: as_real(value, held) for value, held in run.values.items()}
 
 
 def assuming(
@@ -115,10 +106,8 @@ def assuming(
     Raises:
         UnsupportedError: no value of the source can be a delegate's result.
     """
-    observer = Observer(dependent(func))
-    for argument, value in zip(func.body.block.args, inputs, strict=True):
-        observer.take(argument, value)
-    interpreter = Assuming(weights, dict(state), None, None, observer, source)
+    observer = Observer.of(func, inputs)
+    interpreter = Assuming(weights, dict(state), observer, None, source)
     return Call(func, interpreter.call(func, inputs), observer.prints)
 
 

@@ -60,8 +60,9 @@ class Pair:
         default_factory=list[tuple[ComparedCall, CallDifference]]
     )
     compared: list[ComparedCall] = field(default_factory=list[ComparedCall])
-    crashes: list[CallDifference] = field(default_factory=list[CallDifference])
-    crashed: list[Case] = field(default_factory=list[Case])
+    crashes: list[tuple[Case, CallDifference]] = field(
+        default_factory=list[tuple[Case, CallDifference]]
+    )
     engine: str = RUNTIME
     noise: float = ROUNDING
     outputs: dict[str, int] = field(default_factory=dict[str, int])
@@ -114,8 +115,8 @@ class Pair:
             )
             if repr(own) != repr(wanted):
                 said = f"it returns {own}, not {wanted}"
-                self.crashes.append(CallDifference(name, "no inputs", said))
-                self.crashed.append(Case(name, Sample("no inputs", (), True), {}))
+                case = Case(name, Sample("no inputs", (), True), {})
+                self.crashes.append((case, CallDifference(name, case.sample.label, said)))
         for method in container.methods if container is not None else ():
             self._note_interface(method)
         for name in self.methods if self.made is not None else ():
@@ -186,10 +187,8 @@ class Pair:
                     break  # Its buffers are no longer those of the source.
                 continue
             if isinstance(found, Failure):
-                self.crashes.append(
-                    CallDifference(case.method, case.sample.label, found.fact, "crash")
-                )
-                self.crashed.append(case)
+                said = CallDifference(case.method, case.sample.label, found.fact, "crash")
+                self.crashes.append((case, said))
                 if has_state:
                     break
                 continue

@@ -29,7 +29,6 @@ from stepwell.validation.artifacts.fingerprints import (
     Call,
     Fingerprint,
     Observer,
-    dependent,
 )
 
 LOCAL = 2e-5
@@ -63,7 +62,8 @@ def local_tolerance(value: SSAValue, held: Fingerprint) -> float:
 class _Synchronized(Interpreter):
     """Replaces values by those of the artifact that are equal to them, up to rounding."""
 
-    taken: Observer = field(default_factory=lambda: Observer(set()))
+    prints: Mapping[SSAValue, Fingerprint] = field(default_factory=dict[SSAValue, Fingerprint])
+    """Those of the source's values before they are replaced, by the observer of this run."""
     others: Mapping[int, Sequence[tuple[Fingerprint, Tensor]]] = field(
         default_factory=dict[int, Sequence[tuple[Fingerprint, Tensor]]]
     )
@@ -73,9 +73,8 @@ class _Synchronized(Interpreter):
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
         super().step(op, environment)
-        self.taken(op, [environment[result] for result in op.results])
         for result in op.results:
-            held = self.taken.prints.get(result)
+            held = self.prints.get(result)
             if held is None or not environment[result].is_floating_point():
                 continue
             allowed = local_tolerance(result, held)
@@ -120,10 +119,8 @@ def synchronized(
     for value, held in artifact.prints.items():
         if isinstance(number := made.get(value), Tensor):
             others.setdefault(held.count, []).append((held, number))
-    observer = Observer(dependent(func))
-    for argument, value in zip(func.body.block.args, inputs, strict=True):
-        observer.take(argument, value)
-    interpreter = _Synchronized(weights, dict(state), None, None, observer, others)
+    observer = Observer.of(func, inputs)
+    interpreter = _Synchronized(weights, dict(state), observer, None, observer.prints, others)
     for held in [*observer.prints.values()]:
         interpreter.near(held, LOCAL * held.scale)
     return Call(func, interpreter.call(func, inputs), observer.prints)
@@ -166,13 +163,6 @@ def orders(x: Tensor) -> list[list[int]]:
 
 def _is_near(one: Tensor, other: Tensor, allowed: float) -> bool:
     return bool(((one - other).abs() <= allowed).all())
-
-
-def is_arranged_alike(one: Tensor, other: Tensor, allowed: float) -> bool:
-    """Whether two tensors of the same numbers have them at the same places, up to a permutation
-    of axes and a reshape.
-    """
-    return arranged(one, other, allowed) is not None
 
 
 def local_tolerances(source: Call) -> dict[SSAValue, float]:
