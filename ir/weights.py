@@ -11,15 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.platform.weight_rows import SAMPLED, put_rows, samples, writer
+from stepwell.ir.platform.weight_rows import SAMPLED, put_rows, row_blocks, samples, writer
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
+from stepwell.ir.weight_bytes import begin_digest, content_digest, dense_size, dense_view
+from stepwell.ir.weight_entries import Derived, Entry, Given, UnknownValue, WeightCounts
 
 Recipe = Callable[..., "torch.Tensor"]
 Rows = Literal["of the first", "of all"] | int
@@ -32,11 +34,12 @@ _RECIPES: dict[str, Recipe] = {}
 _ROWS: dict[str, Rows | Callable[[Mapping[str, Any]], Rows | None] | None] = {}
 _DERIVED_TYPES: dict[tuple[str, tuple[AnyTensor, ...], str], AnyTensor] = {}
 _R = TypeVar("_R", bound=Recipe)
-_BLOCK = 1 << 16
 _WRITTEN = 1 << 19
 """The number of bytes of a tensor that are written at a time: they fit in the cache, and few calls
 are needed.
 """
+KEPT = 1 << 28
+"""The bytes of derived tensors up to which `rows` keeps what it evaluates."""
 
 
 def recipe(
@@ -69,55 +72,18 @@ def is_recipe(name: str) -> bool:
     return name in _RECIPES
 
 
-class UnknownValue(StepwellError):
-    """Raised if elements of a weight are needed of which only the type is known."""
-
-
-@dataclass
-class Given:
-    """A tensor of the program.
-
-    Attributes:
-        tensor: stored without `requires_grad`.
-        trainable: whether it required a gradient; an exported torch program restores that.
-        is_known: whether its elements are the program's; False for a placeholder.
-    """
-
-    tensor: torch.Tensor
-    trainable: bool | None = None
-    is_known: bool = True
-
-
-@dataclass
-class Derived:
-    """A weight that a recipe computes from other keys; `tensor` is set by the first evaluation."""
-
-    recipe: str
-    sources: tuple[str, ...]
-    parameters: tuple[tuple[str, Any], ...]
-    type: AnyTensor
-    tensor: torch.Tensor | None = None
-
-
-Entry = Given | Derived
-
-
-@dataclass
-class WeightCounts:
-    """Counters of the work of a store and its children; tests assert on them."""
-
-    evaluated: int = 0
-    hashed: int = 0
-
-
 @dataclass
 class WeightStore:
     """A map from keys to tensors. `child()` overlays a store: lowering never changes it."""
 
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     counts: WeightCounts = field(default_factory=WeightCounts)
+    facts: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """What analyses computed from elements, by analysis and key."""
     _hashes: dict[str, str] = field(default_factory=dict[str, str])
     _numbers: dict[tuple[Any, ...], str] = field(default_factory=dict[tuple[Any, ...], str])
+    _sources: tuple[int, dict[str, set[str]]] = (-1, {})
+    """The entries that have a key as a source, for this number of entries."""
 
     def __contains__(self, key: object) -> bool:
         return key in self.entries
@@ -130,7 +96,7 @@ class WeightStore:
 
     def child(self) -> WeightStore:
         """Return a store with the same entries (shared, not copied) to which more can be added."""
-        return WeightStore(dict(self.entries), self.counts, dict(self._hashes))
+        return WeightStore(dict(self.entries), self.counts, dict(self.facts), dict(self._hashes))
 
     def add(self, key: str, tensor: torch.Tensor, *, trainable: bool | None = None) -> str:
         """Add a tensor under a new key, or under a key that already names this same tensor.
@@ -176,8 +142,7 @@ class WeightStore:
         """Add a small constant under a key that its content determines; equal constants share
         it.
         """
-        digest = _digest(tensor)[:12]
-        key = f"{hint}#{digest}"
+        key = f"{hint}#{content_digest(tensor)[:12]}"
         if key not in self.entries:
             self.entries[key] = Given(tensor)
         return key
@@ -235,7 +200,57 @@ class WeightStore:
 
     def get(self, key: str) -> torch.Tensor:
         """Return the tensor of a key; a derived one is evaluated on first use and then kept."""
-        stack = [key]
+        self._evaluate(key)
+        return self._ready(key)
+
+    def read(self, key: str, readers: Iterable[str] = ()) -> torch.Tensor:
+        """Return the tensor of a key to an emitter, which reads each key once.
+
+        Derived tensors that this call evaluates are kept only for other entries that need them.
+
+        Args:
+            key: the key of the tensor.
+            readers: entries that are computed from the result now.
+        """
+        fresh = self._evaluate(key)
+        held = self._ready(key)
+        now = {*fresh, *readers}
+        for name in fresh:
+            entry = self.entries[name]
+            if isinstance(entry, Derived) and not self._readers(name) - now:
+                self.counts.kept -= dense_size(entry.type)
+                entry.tensor = None
+        return held
+
+    def rows(self, key: str) -> Iterator[torch.Tensor]:
+        """Yield the rows of a tensor, some at a time.
+
+        A derived tensor is kept as by `get`, unless more than `KEPT` bytes would be in memory. It
+        is then computed by rows, here and again by an emitter.
+        """
+        size = dense_size(self.type_of(key))
+        if self._is_ready(key) or self.counts.kept + size <= KEPT:
+            yield self.get(key)
+            return
+        count, some_rows = dims(self.type_of(key))[0], self._by_rows(key)
+        assert isinstance(count, int)
+        for rows in row_blocks(count, size, _WRITTEN):
+            yield some_rows(rows)
+
+    def _readers(self, key: str) -> set[str]:
+        """Return the entries that are not evaluated and have a key as a source."""
+        count, readers = self._sources
+        if count != len(self.entries):
+            readers = dict[str, set[str]]()
+            for name, entry in self.entries.items():
+                for source in entry.sources if isinstance(entry, Derived) else ():
+                    readers.setdefault(source, set()).add(name)
+            self._sources = len(self.entries), readers
+        return {name for name in readers.get(key, ()) if not self._is_ready(name)}
+
+    def _evaluate(self, key: str) -> list[str]:
+        """Evaluate a derived tensor and the sources that it needs; return the keys of all."""
+        fresh, stack = list[str](), [key]
         while stack:
             entry = self._entry(stack[-1])
             if isinstance(entry, Given) or entry.tensor is not None:
@@ -249,8 +264,10 @@ class WeightStore:
             with torch.no_grad():
                 entry.tensor = _evaluated(entry.recipe, sources, dict(entry.parameters))
             self.counts.evaluated += 1
-            stack.pop()
-        return self._ready(key)
+            self.counts.elements[stack[-1]] += entry.tensor.numel()
+            self.counts.kept += dense_size(entry.type)
+            fresh.append(stack.pop())
+        return fresh
 
     def require_data(self) -> None:
         """Reject weights without data.
@@ -287,7 +304,7 @@ class WeightStore:
         """Return the sha256 of the tensor's dense bytes, computed once."""
         found = self._hashes.get(key)
         if found is None:
-            found = self._hashes[key] = _digest(self.get(key))
+            found = self._hashes[key] = content_digest(self.get(key))
             self.counts.hashed += 1
         return found
 
@@ -320,9 +337,9 @@ class WeightStore:
             return self.content_hash(key)
         is_sampled, size = len(place) > SAMPLED, len(place) // shape[0]
         dtype = torch_dtype(element(type_))
-        digest = None if key in self._hashes and not is_sampled else _digest_of(dtype, shape)
+        digest = None if key in self._hashes and not is_sampled else begin_digest(dtype, shape)
         some_rows = self._by_rows(key)
-        blocks = list(_blocks(shape[0], math.prod(shape), _WRITTEN // dtype.itemsize))
+        blocks = list(row_blocks(shape[0], math.prod(shape), _WRITTEN // dtype.itemsize))
         with torch.no_grad():
             for rows in blocks:
                 begin, made = rows.start * size, some_rows(rows)
@@ -344,25 +361,28 @@ class WeightStore:
 
     def _by_rows(self, key: str) -> Callable[[slice], torch.Tensor]:
         """Return a function that computes some rows of a tensor."""
-        steps: list[Callable[[slice, torch.Tensor], torch.Tensor]] = []
-        begin = 0
+        steps: list[tuple[str, Callable[[slice, torch.Tensor], torch.Tensor]]] = []
+        begin, chain = 0, list[str]()
         while isinstance(entry := self._entry(key), Derived) and entry.tensor is None:
             rows_of = _ROWS[entry.recipe]
             cut = rows_of(dict(entry.parameters)) if callable(rows_of) else rows_of
             if cut is None:
                 break
+            chain.append(key)
             key, *others = entry.sources
             self.counts.evaluated += 1
             if isinstance(cut, int):
                 begin += cut
             else:
-                steps.append(_step(entry, [self.get(other) for other in others], cut, begin))
-        whole = self.get(key)
+                step = _step(entry, [self.get(other) for other in others], cut, begin)
+                steps.append((chain[-1], step))
+        whole = self.read(key, chain)
 
         def some_rows(rows: slice) -> torch.Tensor:
             made = whole[rows.start + begin : rows.stop + begin]
-            for step in reversed(steps):
+            for name, step in reversed(steps):
                 made = step(rows, made)
+                self.counts.elements[name] += made.numel()
             return made
 
         return some_rows
@@ -438,51 +458,6 @@ def _evaluated(name: str, sources: Sequence[torch.Tensor], params: dict[str, Any
             f"a constant cannot be computed: {what}: {message}",
             help="run the model in PyTorch on this machine: the same call fails there",
         ) from error
-
-
-def blocks_of_rows(tensor: torch.Tensor, block: int = _BLOCK) -> Iterator[slice]:
-    """Yield slices of the first axis, for recipes whose f64 temporaries should fit in the cache.
-
-    A slice has about 64 Ki elements by default; a meta tensor is one slice.
-    """
-    if tensor.is_meta:
-        return iter([slice(0, tensor.shape[0])])
-    return _blocks(tensor.shape[0], tensor.numel(), block)
-
-
-def _blocks(rows: int, elements: int, block: int) -> Iterator[slice]:
-    step = 1 + block * rows // max(elements, 1)
-    return (slice(begin, min(begin + step, rows)) for begin in range(0, max(rows, 1), step))
-
-
-def dense_size(type_: AnyTensor) -> int:
-    """Return the number of bytes of a weight of this type."""
-    sizes = [dim for dim in dims(type_) if isinstance(dim, int)]
-    return math.prod(sizes) * torch_dtype(element(type_)).itemsize
-
-
-def dense_bytes(tensor: torch.Tensor) -> bytes:
-    """Return the elements of a tensor in row-major order, little-endian as in memory."""
-    return bytes(dense_view(tensor))
-
-
-def dense_view(tensor: torch.Tensor) -> memoryview:
-    """Return `dense_bytes` without a copy, if the elements are in this order already."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    flat = flat.as_strided(flat.shape, (1,))  # A tensor of one element may have any stride.
-    held: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
-    return memoryview(held)
-
-
-def _digest(tensor: torch.Tensor) -> str:
-    digest = _digest_of(tensor.dtype, tensor.shape)
-    digest.update(dense_view(tensor))
-    return digest.hexdigest()
-
-
-def _digest_of(dtype: torch.dtype, shape: Sequence[int]) -> Any:
-    """Start the hash of a tensor with its dtype and shape; the caller adds its bytes."""
-    return hashlib.sha256(f"{dtype}{list(shape)}".encode())
 
 
 def _step(

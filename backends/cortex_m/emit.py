@@ -51,7 +51,7 @@ from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port
 from stepwell.ir.types import dims, is_static
-from stepwell.ir.weights import dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
 
 TARGET_METHOD = "stepwell_target"
 

@@ -26,7 +26,8 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.diagnostics import UnsupportedError, node_name
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
+from stepwell.ir.weights import WeightStore
 
 TOSA = "tosa-1.0+int+int16"
 """The TOSA target that Vela supports."""

@@ -54,7 +54,7 @@ from stepwell.ir.diagnostics import (
 from stepwell.ir.dtypes import i64
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr, dims
-from stepwell.ir.weights import dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
 
 BLOCK_SHAPE_32 = 32
 LARGEST = 2**31 - 2**20
@@ -278,7 +278,7 @@ class _Emitter:
         if isinstance(element, BlockScaledType):
             element = element.payload
         if isinstance(op, WeightOp):
-            return to_bytes(self.weights.get(op.key.data), element)
+            return to_bytes(self.weights.read(op.key.data), element)
         values = op.values
         if isinstance(values, WeightAttr):
             return to_bytes(self.weights.get(values.data), element)

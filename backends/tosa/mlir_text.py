@@ -35,7 +35,8 @@ from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op
 from stepwell.ir.dtypes import has_torch_dtype, i1
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
-from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
+from stepwell.ir.weights import WeightStore
 
 
 @irdl_attr_definition

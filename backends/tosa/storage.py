@@ -17,7 +17,7 @@ from xdsl.ir import Attribute
 from stepwell.dialects.tosa.codes import f4e2m1, f6e2m3, f6e3m2, i4, i48, mxint8
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
-from stepwell.ir.weights import dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
 
 _HELD: dict[Attribute, torch.dtype] = {i4: torch.int8, i48: torch.int64, mxint8: torch.uint8}
 _PACKED: dict[Attribute, int] = {f6e2m3: 6, f6e3m2: 6, f4e2m1: 4, i4: 4}

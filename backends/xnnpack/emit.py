@@ -51,7 +51,8 @@ from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, de
 from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.signature import get_signature, method_of
 from stepwell.ir.types import dims, element
-from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
+from stepwell.ir.weight_bytes import dense_bytes, dense_size, dense_view
+from stepwell.ir.weights import WeightStore
 
 BACKEND = "XnnpackBackend"
 _INPUT, _OUTPUT = 1, 2
@@ -335,10 +336,15 @@ class _Emitter:
             name, held = weights.content_hash(key), weights.get(key)
             data = dense_bytes(pack_int4(held)) if is_int4 else dense_view(held)
         else:
-            data = self.tail.place(int4_size(weight.result.type) if is_int4 else size, key)
-            put = self.tail.put if data.readonly else None
-            name = weights.write(key, data, pack_int4 if is_int4 else None, put)
-            name = self.tail.name_for(name + ".int4" * is_int4, data)
+            encoded = key + ".int4" * is_int4
+            if encoded in self.tail.names:
+                data = self.tail.segments[name := self.tail.names[encoded]]
+            else:
+                data = self.tail.place(int4_size(weight.result.type) if is_int4 else size, key)
+                put = self.tail.put if data.readonly else None
+                name = weights.write(key, data, pack_int4 if is_int4 else None, put)
+                name = self.tail.name_for(name + ".int4" * is_int4, data)
+                self.tail.names[encoded] = name
             return self._value(type_, buffer=self._buffer(name, data))
         name += ".int4" * is_int4
         return self._value(type_, buffer=self._buffer(name, data, is_shared=is_shared))

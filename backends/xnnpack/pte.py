@@ -16,7 +16,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.traversal import walk
-from stepwell.ir.weights import dense_size
+from stepwell.ir.weight_bytes import dense_size
 
 
 def to_pte(

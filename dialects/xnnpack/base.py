@@ -50,7 +50,7 @@ from stepwell.ir.declared.families import HasFamilies
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.types import AnyTensor, Dim, dims, element, element_name, tensor
 from stepwell.ir.verification_cache import Verifies
-from stepwell.ir.weights import dense_size
+from stepwell.ir.weight_bytes import dense_size
 
 _UNIT = UnitAttr()
 

@@ -16,7 +16,8 @@ from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, describe_op, quoted
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
 from stepwell.ir.types import AnyTensor, dims, element
-from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
+from stepwell.ir.weights import WeightStore
 
 LIMIT = 16
 """The default limit of the elements of an inline constant."""

@@ -1,7 +1,9 @@
 """Constants are computed where the file has them, and the file has the bytes it had otherwise."""
 
 import copy
+import importlib
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,8 @@ from stepwell.backends.xnnpack.emit import payload, room
 from stepwell.backends.xnnpack.pte import to_container, to_pte
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
-from stepwell.ir.weights import Derived, WeightStore, dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
+from stepwell.ir.weights import Derived, WeightStore
 
 RECIPES_OF = stepwell.PIPELINES["xnnpack"]
 """Its rewrites register the recipes of `DERIVED`."""
@@ -109,9 +112,65 @@ def test_what_is_written_in_place_is_kept_nowhere_else() -> None:
     weights = store()
     key = weights.derive("filter_ohwi", [scaled(weights)])
     weights.write(key, memoryview(bytearray(KERNEL.nbytes)))
-    derived = [entry for entry in weights.entries.values() if isinstance(entry, Derived)]
-    assert len(derived) == weights.counts.evaluated == 2
-    assert all(entry.tensor is None for entry in derived)
+    assert weights.counts.evaluated == 2
+    assert not kept(weights)
+
+
+def kept(weights: WeightStore) -> set[str]:
+    """The derived entries whose tensors are in memory."""
+    entries = weights.entries.items()
+    return {key for key, e in entries if isinstance(e, Derived) and e.tensor is not None}
+
+
+def test_what_an_emitter_reads_is_kept_for_other_entries_only() -> None:
+    weights = store()
+    first = scaled(weights)
+    second = weights.derive("filter_depthwise", [first])
+    weights.read(second)
+    assert weights.counts.kept == 0 == len(kept(weights))
+    third = weights.derive("scale_by_number", [first], factor=2.0)
+    weights.read(second)
+    assert kept(weights) == {first}
+    assert weights.counts.kept == KERNEL.nbytes
+    weights.read(third)
+    assert weights.counts.evaluated == 5
+
+
+def test_rows_of_a_large_weight_are_computed_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, by_rows = store(), store()
+    assert [some.shape[0] for some in whole.rows(scaled(whole))] == [500]
+    monkeypatch.setattr("stepwell.ir.weights.KEPT", 0)
+    key = scaled(by_rows)
+    parts = list(by_rows.rows(key))
+    assert len(parts) > 1 and not kept(by_rows)
+    assert torch.equal(torch.cat(parts), whole.get(key))
+
+
+MODELS = [
+    ("resnet:resnet18", "xnnpack"),
+    ("mobilevit:mobilevit_xxs", "xnnpack"),
+    ("deit:deit_small_depth2", "xnnpack"),
+    ("llama:llama_block", "xnnpack"),
+    ("mobilevit:mobilevit_xxs", "tosa-1.0+fp"),
+]
+
+
+@pytest.mark.parametrize(("name", "target"), MODELS)
+def test_each_element_of_a_derived_weight_is_computed_once(name: str, target: str) -> None:
+    file, function = name.split(":")
+    module, inputs = getattr(importlib.import_module(file), function)()
+    lowered = stepwell.lower(torch.export.export(module, inputs), target)
+    weights = lowered.program.weights
+    if file == "resnet":
+        assert weights.counts.evaluated == 0, "a pass read a weight, and nothing came of it"
+    lowered.emit()
+    computed = {key: count for key, count in weights.counts.elements.items() if key in weights}
+    assert {key: weights.get(key).numel() for key in computed} == computed
+    if file == "resnet":
+        recipes = Counter(recipe[0] for key in computed if (recipe := weights.recipe_of(key)))
+        assert recipes["scale-output-channels"] == 20
 
 
 def test_a_payload_and_its_constants_are_the_same_in_place() -> None:

@@ -11,7 +11,7 @@ import stepwell
 from quantized import quantize
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
-from stepwell.ir.weights import dense_size
+from stepwell.ir.weight_bytes import dense_size
 from stepwell.translate.rewrites.xnnpack.partitioning.partition import PartitionXnnpack
 
 LAYER = 4 * 64 * 64

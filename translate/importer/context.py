@@ -15,7 +15,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, quoted
-from stepwell.ir.weights import WeightStore, dense_bytes
+from stepwell.ir.weight_bytes import dense_bytes
+from stepwell.ir.weights import WeightStore
 from stepwell.translate.importer.locations import Locations
 from stepwell.translate.importer.mutation import Write
 from stepwell.translate.importer.values import why_not_plain

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from stepwell.ir.weights import blocks_of_rows, recipe
+from stepwell.ir.platform.weight_rows import blocks_of_rows
+from stepwell.ir.weights import recipe
 
 
 @recipe("scale_columns", "of the first")

@@ -58,7 +58,8 @@ from stepwell.ir.types import (
     is_static,
     tensor,
 )
-from stepwell.ir.weights import WeightStore, dense_view
+from stepwell.ir.weight_bytes import dense_view
+from stepwell.ir.weights import WeightStore
 
 
 @dataclass(frozen=True)

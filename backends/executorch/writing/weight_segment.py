@@ -191,6 +191,8 @@ class Tail:
         self._capacity, self._progress = capacity, progress
         self._bytes = self._ground.lay(self._begin + capacity)
         self._segments: dict[str, memoryview] = {}
+        self.names: dict[str, str] = {}
+        """The segment of each weight that was written, by the weight's key and encoding."""
         self._open = self._bytes[:0]
         self._is_full = False
 

@@ -61,9 +61,10 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared import numerics
+from stepwell.ir.platform.weight_rows import blocks_of_rows
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
-from stepwell.ir.weights import blocks_of_rows, recipe
+from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.constants.recipes import derive
 from stepwell.translate.rules import read_rules
 

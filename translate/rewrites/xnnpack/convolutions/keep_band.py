@@ -22,7 +22,11 @@ from stepwell.ir.types import Dim, dims, element
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import is_open_once, overflows
-from stepwell.translate.rewrites.slices.select_by_constant_mask import SELECTIONS, filled
+from stepwell.translate.rewrites.slices.select_by_constant_mask import (
+    SELECTIONS,
+    filled,
+    selection,
+)
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats, not_for_xnnpack
 
 MOST_OF_TRIANGLES, MOST_OF_CHOICES = 1 << 17, 1 << 20
@@ -45,11 +49,11 @@ def keep_band(*, op: SchemaOp, b: Rewriter) -> Value | None:
     is_triangle = isinstance(op, aten.TrilDefault | aten.TriuDefault)
     value, fill, mask = op.operands[0], 0.0, None
     if not is_triangle:
-        found = filled(op, b.program)
-        key = None if found is None else weight_key(found.mask)
+        key = weight_key(selection(op).mask)
+        found = None if key is None else filled(op, b.program)
         if found is None or key is None or isnan(found.other):
             return None
-        value, fill, mask = found.value, found.other, b.weights.get(key) == found.kept
+        value, fill, mask = found.value, found.other, (key, found.kept)
         if value.type != op.results[0].type:
             refuse("the value is broadcast with its mask, or has another dtype")
     no_refusal(not_for_xnnpack(op) if is_triangle else not_floats((value, *op.results)))
@@ -66,7 +70,8 @@ def keep_band(*, op: SchemaOp, b: Rewriter) -> Value | None:
     count = prod(size for size in shape if isinstance(size, int))
     if count > largest:
         refuse(f"the band is cut out by copies: {count} elements are more than {largest}")
-    low, high = _diagonals(op, mask, rows, columns)
+    kept = None if mask is None else b.weights.get(mask[0]) == mask[1]
+    low, high = _diagonals(op, kept, rows, columns)
     x, width = Value(value, b).view(extent_of(heads), rows, columns), rows + columns - 1
     x = _reread(_padded(x, (rows - 1, 0, 0, 1), 0.0), rows, width + 1)
     first, end = low + rows - 1, high + rows

@@ -47,7 +47,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.traversal import walk
 from stepwell.ir.types import AnyTensor, element, with_element
-from stepwell.ir.weights import dense_size
+from stepwell.ir.weight_bytes import dense_size
 from stepwell.translate.memory import MEMORY
 from stepwell.translate.rewrites.xnnpack.partitioning.small_stages import leave_to_kernels
 
