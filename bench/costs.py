@@ -40,6 +40,8 @@ IMAGES = ((96, 56), (80, 28), (160, 14), (320, 7), (64, 56), (128, 28))
 """Channels and size of the images that elements are counted on."""
 WINDOWS = ((3, 1), (2, 2), (3, 3), (5, 5))
 """A window for each of XNNPACK's depthwise kernels."""
+CONVOLUTIONS = ((64, 56), (128, 28), (256, 14))
+"""Channels and size of the images of convolutions."""
 PRODUCTS = ((197, 768, 768), (3136, 64, 256), (784, 128, 512), (196, 256, 1024))
 """Rows, inputs, outputs."""
 
@@ -89,6 +91,18 @@ def elementwise(name: str, channels: int, size: int) -> Form:
 
     # A sum whose operands were both just made is rare: side by side, not in a chain.
     return Form((x, x.clone()) if name == "addition" else (x,), node, name == "element")
+
+
+def convolution(channels: int, size: int) -> Form:
+    """A convolution of 3×3 that keeps the image's size and channels."""
+    taps, fields = torch.randn(channels, 3, 3, channels), {"stride": (1, 1), "dilation": (1, 1)}
+
+    def node(w: Writer, x: SSAValue) -> SSAValue:
+        return w(
+            xnnpack.Convolution2d.make(x, w.weight(taps), padding=(1,) * 4, groups=1, **fields)
+        )
+
+    return Form((image(channels, size),), node)
 
 
 def layer(rows: int, inputs: int, outputs: int) -> Form:
@@ -158,8 +172,8 @@ def beyond_the_cache(measure: Measure) -> tuple[int, float]:
     return int(cache), second / (1 - cache / large) / 2
 
 
-def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
-    """The costs of a machine, or of an Arm core whose instructions are counted."""
+def fitted(measure: Measure, machine: str, *, counted: bool, is_new: bool = False) -> costs.Costs:
+    """The costs of a machine, new or known, or of an Arm core whose instructions are counted."""
     images = IMAGES[1:4] if counted else IMAGES
 
     def window(size: tuple[int, int], dtype: torch.dtype = SINGLE) -> float:
@@ -172,6 +186,9 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
     product = nanoseconds(
         ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), measure
     )
+    indirect = nanoseconds(
+        ((convolution(c, s), 9 * c * c * s * s) for c, s in CONVOLUTIONS), measure
+    )
     few, inputs, outputs = 16, 1024, 1024  # Several of these do not fit a second-level cache.
     rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], measure)
     node = nanoseconds([(small(), SMALL)], measure)
@@ -182,6 +199,7 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
         machine=machine,
         node=node,
         product=product,
+        indirect=indirect / product,
         element=of("element"),
         addition=of("addition"),
         slice=of("slice"),
@@ -196,13 +214,13 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
         cache=cache,
         far=far,
     )
-    if not counted:
+    if not counted and not is_new:
         return found
     # What whole programs decided, by what an element that moves costs there and here; waiting for
     # memory is not counted, so a weight and what the cache does not hold wait as long as here.
     times = found.slice / usual.slice
     moved = {name: times * getattr(usual, name) for name in OF_WHOLE_PROGRAMS}
-    return replace(found, **moved, weight=max(found.weight, usual.weight))
+    return replace(found, **moved, weight=max(found.weight, usual.weight if counted else 0))
 
 
 def rounded(held: costs.Costs) -> dict[str, Any]:
@@ -224,7 +242,11 @@ def asked_for(options: argparse.Namespace) -> costs.Costs:
     if options.core is not None:
         on_core = partial(seconds_on, options.core)
         return fitted(on_core, COUNTED.format(options.core), counted=True)
-    return fitted(partial(seconds_here, rounds=options.rounds), cpu_name(), counted=False)
+    kind, machine = options.kind or costs.cpu_kind(), cpu_name()
+    if kind != costs.cpu_kind():
+        machine += ", with features masked by tools/without_avx512.py"
+    measure = partial(seconds_here, rounds=options.rounds)
+    return fitted(measure, machine, counted=False, is_new=kind not in costs.kinds())
 
 
 MEASURE = """#!/bin/sh
@@ -263,6 +285,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="keep them in the package")
     parser.add_argument("--core", help="an Arm core, from instructions (make arm64)")
     parser.add_argument("--device", type=Path, help="write a folder that measures a device's core")
+    parser.add_argument("--kind", help="of this CPU, if features of it are masked")
     parser.add_argument("--times", type=Path, help="what it printed there")
     options = parser.parse_args()
     prepare()
@@ -273,7 +296,8 @@ def main() -> None:
     if options.times is not None and options.core is None:
         parser.error("--times is of a core: --core cortex-a76")
     found = rounded(asked_for(options))
-    known = costs.cpu_kind() if options.core is None else f"arm-{options.core}"
+    here = options.kind or costs.cpu_kind()
+    known = here if options.core is None else f"arm-{options.core}"
     before = rounded(costs.load(known)) if known in costs.kinds() else {}
     rows = [[name, str(before.get(name, "–")), str(value)] for name, value in found.items()]
     show(f"Costs of {known}, nanoseconds", ("", "kept", "measured now"), rows)

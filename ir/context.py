@@ -75,7 +75,13 @@ class Context:
         return self.options.get(name, default)
 
     def choose(
-        self, step: str, shape: str, costs: Mapping[str, float], default: str | None = None
+        self,
+        step: str,
+        shape: str,
+        costs: Mapping[str, float],
+        default: str | None = None,
+        *,
+        by_cpu: Mapping[str, Mapping[str, float]] | None = None,
     ) -> str:
         """Choose one of several alternatives: the one that a table names, else the cheapest.
 
@@ -84,14 +90,16 @@ class Context:
             shape: the shapes on which the choice depends (`choices.shape_of`).
             costs: the alternatives with an estimated time of each; the first wins ties.
             default: the cost model's choice, if it is not the cheapest.
+            by_cpu: the estimated times on each CPU, if the program may run on several.
 
         Raises:
             StepwellError: a table names an unknown alternative.
         """
         table: Mapping[str, str] = self.option("tuned") or {}
         by_cost = default or min(costs, key=costs.__getitem__)
-        choice = Choice(step, shape, dict(costs), table.get(f"{step} {shape}", by_cost))
-        if (chosen := choice.chosen) not in costs:
+        chosen = table.get(f"{step} {shape}", by_cost)
+        choice = Choice(step, shape, dict(costs), chosen, dict(by_cpu or {}))
+        if chosen not in costs:
             raise ChoiceError(
                 f"the table of choices names an unknown alternative, {chosen!r}, for {choice.key}",
                 help=f"alternatives are {', '.join(costs)}; measure again: stepwell sweep --tune",

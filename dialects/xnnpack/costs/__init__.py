@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from math import prod
 from pathlib import Path
@@ -21,8 +21,12 @@ from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 
 DEFAULT = "x86-avx512-vnni"
-"""The kind whose costs are used if no CPU is named."""
+"""The kind whose costs are used if no CPU is named and one table is asked for."""
+ANY = ("x86-64-avx512", "x86-64-avx2")
+"""The CPUs that the costs of a program without a named CPU are for: see `choose`."""
 KIND_OF = {
+    "x86-64-avx2": "x86-avx2",
+    "x86-64-avx512": "x86-avx512-vnni",
     "arm64": "arm-cortex-a76",
     "cortex-a53": "arm-cortex-a53",
     "cortex-a55": "arm-cortex-a53",
@@ -48,12 +52,14 @@ def estimated(shape: Iterable[object]) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs in nanoseconds, except for `machine`, `halves`, `near`, `cache` and `worth`.
+    """Costs in nanoseconds, except for `machine`, `indirect`, `halves`, `near`, `cache`, `worth`.
 
     Attributes:
         machine: the machine on which the costs were measured.
         node: the fixed cost of a node of any size.
         product: a multiply-add of a product of float32 matrices.
+        indirect: the ratio of a multiply-add of a convolution, whose rows are gathered by pointers,
+            to one of a product of matrices.
         element: an element that a node with one operand reads and writes.
         addition: an element of a sum of two tensors.
         slice: an element that a slice or a concatenation copies.
@@ -86,6 +92,7 @@ class Costs:
     machine: str
     node: float
     product: float
+    indirect: float
     element: float
     addition: float
     slice: float
@@ -195,6 +202,36 @@ def load(kind: str = DEFAULT) -> Costs:
 def costs_of(context: Context) -> Costs:
     """Return the costs for the CPU of a lowering."""
     return load(KIND_OF.get(context.option("cpu"), DEFAULT))
+
+
+def choose(
+    context: Context,
+    step: str,
+    shape: str,
+    times: Callable[[Costs], Mapping[str, float]],
+    costs: Costs | None = None,
+) -> str:
+    """Choose one of several forms for the CPU of a lowering.
+
+    Without a CPU it is the form that loses least: on each kind of CPU, a form's loss is its time
+    divided by that of the fastest form there, and its largest loss counts.
+
+    Args:
+        context: the context of the lowering.
+        step: the pass that chooses.
+        shape: the shapes on which the choice depends (`choices.shape_of`).
+        times: returns the estimated nanoseconds of each form with the costs of a kind of CPU.
+        costs: the costs that replace those of the CPU.
+    """
+    cpu = context.option("cpu")
+    if costs is not None or cpu in KIND_OF:
+        return context.choose(step, shape, times(costs or costs_of(context)))
+    by_cpu = {cpu: times(load(KIND_OF[cpu])) for cpu in ANY}
+    losses = {
+        name: max(each[name] / min(each.values()) for each in by_cpu.values())
+        for name in by_cpu[ANY[0]]
+    }
+    return context.choose(step, shape, losses, by_cpu=by_cpu)
 
 
 COSTS = load()

@@ -64,7 +64,8 @@ FOR_CPU = Option(
     "cpu",
     CPUS,
     None,
-    "the CPU to compile for, whose costs and kernels are used; by default any, with default costs",
+    "the CPU to compile for, whose costs and kernels are used; by default any x86 CPU: each "
+    "decision takes the form that loses least with AVX2 and with AVX-512",
 )
 
 XNNPACK_OPTIONS = (EMBED_UNPACKED_CONSTANTS, SHARES, TUNED, HALF, FOR_CPU)
