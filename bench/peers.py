@@ -106,11 +106,13 @@ class Model:
     inputs: Inputs
     form: str
     folder: Path
+    options: dict[str, str] = field(default_factory=dict[str, str])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     def file(self, peer: str) -> Path:
         """The file that a runtime loads, made if it is not there."""
         stem = self.name.replace(":", "_").replace("@", "_")
+        stem += "".join(f"_{value}" for value in self.options.values() if peer == OURS)
         path = self.folder / f"{stem}.{'pte' if peer == OURS else 'onnx'}"
         kept = path.with_suffix(path.suffix + ".seconds")
         if peer == OURS or not path.exists() or not kept.exists():
@@ -137,7 +139,8 @@ class Model:
             program = quantize(self.module, self.inputs, per_channel=True, dynamic=dynamic)
         else:
             program = torch.export.export(self.module, self.inputs, dynamic_shapes=self._shapes())
-        path.write_bytes(stepwell.lower(program, "xnnpack", numerics="finite").to_pte())
+        options: dict[str, Any] = {"numerics": "finite", **self.options}
+        path.write_bytes(stepwell.lower(program, "xnnpack", **options).to_pte())
         return path
 
     def _onnx(self, path: Path) -> Path:
@@ -319,7 +322,7 @@ def child(peer: str, path: Path, given: Path, threads: int) -> None:
     print(json.dumps([taken, math.nan if added is None else added / (1 << 20)]))
 
 
-def made(called: str, folder: Path) -> Model:
+def made(called: str, folder: Path, options: dict[str, str]) -> Model:
     """The model of a name such as `llama_block:128` or `resnet18@static`."""
     form = called.partition("@")[2]
     if name_of(called) in LANGUAGE:
@@ -332,7 +335,7 @@ def made(called: str, folder: Path) -> Model:
     if form == "half":
         module = module.half()
         inputs = tuple(x.half() if x.is_floating_point() else x for x in inputs)
-    return Model(called, module.eval(), inputs, form, folder)
+    return Model(called, module.eval(), inputs, form, folder, options)
 
 
 class LastHiddenState(torch.nn.Module):
@@ -418,10 +421,10 @@ def resource_table(results: dict[str, Row]) -> list[str]:
     return markdown(("model", *heads), rows)
 
 
-def block(called: str, threads: int) -> str:
+def block(called: str, threads: int, name: str) -> str:
     """The comments of the page that enclose a model's row."""
     form = called.partition("@")[2]
-    return f"peers {threads}" if not form else "peers half" if form == "half" else "peers kinds"
+    return f"peers {name or (form if form == 'half' else 'kinds' if form else threads)}"
 
 
 def main() -> None:
@@ -436,6 +439,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for the files made")
     parser.add_argument("--resources", action="store_true", help="load time and memory too")
     parser.add_argument("--table", type=Path, help="write the table between this file's marks")
+    parser.add_argument("--options", default="", help="of lowering: numerics=torch,cpu=x86-64-avx2")
+    parser.add_argument("--name", default="", help="of the results and the table's marks")
     options = parser.parse_args()
     if options.keep is None:
         print("not run: --keep names no folder for the files")
@@ -444,21 +449,23 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     logging.disable(logging.CRITICAL)
     set_threads(options.threads)
-    file = f"peers_{options.threads}"
+    file = f"peers_{options.name or options.threads}"
+    lowering = dict(pair.split("=") for pair in options.options.split(",") if pair)
     results: dict[str, Row] = {
         name: {peer: Measured(**numbers) for peer, numbers in found.items()}
         for name, found in dict(read(file) or {}).items()
     }
     names: list[str] = options.models.split(",")
     for name in names:
-        model = made(name, options.keep)
+        model = made(name, options.keep, lowering)
         results[name] = measure(model, options.threads, options.seconds, options.resources)
         print(*line(name, results[name]), flush=True)
         write(file, {n: {p: asdict(m) for p, m in f.items()} for n, f in results.items()})
     show(f"{options.threads} thread(s), p10", COLUMNS, [line(n, results[n]) for n in names])
     if options.table:
-        for comments in dict.fromkeys(block(name, options.threads) for name in names):
-            of = {n: f for n, f in results.items() if block(n, options.threads) == comments}
+        marks = {n: block(n, options.threads, options.name) for n in results}
+        for comments in dict.fromkeys(marks[name] for name in names):
+            of = {n: f for n, f in results.items() if marks[n] == comments}
             between_markers(options.table, comments, table(of))
         if options.resources:
             between_markers(options.table, "peers resources", resource_table(results))

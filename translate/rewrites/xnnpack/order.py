@@ -48,6 +48,7 @@ from stepwell.translate.rewrites.sizes.part_before_permute import PartBeforePerm
 from stepwell.translate.rewrites.slices import hoist_slice_over_layout
 from stepwell.translate.rewrites.slices.crop_convolution import crop_convolution
 from stepwell.translate.rewrites.views import merge_views, permutes
+from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_rows import convolve_by_rows
 from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import (
     convolve_by_winograd,
 )
@@ -177,6 +178,7 @@ ABSORB = (
 CHOOSE_KERNELS = (
     step(split_wide_depthwise),
     step(convolve_by_winograd),
+    step(convolve_by_rows),
     *(rule() for rule in widen_gelu.RULES),
     *bfloats.RULES.named("round-in-layer"),
 )

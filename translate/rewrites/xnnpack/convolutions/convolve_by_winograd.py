@@ -24,7 +24,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack.base import constant_of
-from stepwell.dialects.xnnpack.costs import Costs, costs_of
+from stepwell.dialects.xnnpack.costs import Costs, choose
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.choices import shape_of
 from stepwell.ir.declared.bounds import roundings
@@ -37,6 +37,7 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import node
+from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_rows import directly, rows_of
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     clamps_of,
     reshape,
@@ -136,10 +137,13 @@ def convolve_by_winograd(
         refuse("the image has no padding above or at the left, where the first tiles begin")
     height, width = _image(op.result)
     tiles = -(-height // TILE), -(-width // TILE)
-    costs = costs or costs_of(b.program.context)
-    forms = {"directly": (1 - 2 * costs.worth) * directly(op, costs)}
-    forms["by tiles"] = by_tiles(op, tiles, costs)
-    if b.program.context.choose("convolve-by-winograd", shape_of(op), forms) == "directly":
+    by_rows = rows_of(op)
+
+    def times(costs: Costs) -> dict[str, float]:
+        untiled = min(directly(op, costs), by_rows.cost(costs))
+        return {"directly": (1 - 2 * costs.worth) * untiled, "by tiles": by_tiles(op, tiles, costs)}
+
+    if choose(b.program.context, "convolve-by-winograd", shape_of(op), times, costs) == "directly":
         refuse("the sums cost more than the products that they save")
     key = weight.key.data
     columns = [_column(op, tiles, key, column, b) for column in range(ELEMENTS)]
@@ -159,13 +163,6 @@ def convolve_by_winograd(
         return Value(image, b)
     fields = {"offsets": [0, 0, 0, 0], "sizes": slice_sizes(shape)}
     return node(b, xnnpack.StaticSlice, image, result=op.result.type, **fields)
-
-
-def directly(op: Convolution2d, costs: Costs) -> float:
-    """Return the nanoseconds of the unchanged node."""
-    outputs, height, width, inputs = op.filter_shape
-    results = _least(dims(op.result.type)[0]) * prod(_image(op.result))
-    return results * height * width * outputs * inputs * costs.product + costs.node
 
 
 def by_tiles(op: Convolution2d, tiled: tuple[int, int], costs: Costs) -> float:
