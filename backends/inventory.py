@@ -7,6 +7,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
+from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.dialects.xnnpack.base import XnnpackOp, constant_of, constant_size
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
@@ -14,14 +15,16 @@ from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.traversal import walk
 
+DELEGATES = (DelegateOp, NamedDelegateOp)
+
 
 def inventory(program: Program) -> tuple[int, Counter[str]]:
     """Return the number of delegates, and the counts by op name of the ops outside them, over all
     methods.
     """
     ops = list(outside_and_delegates(program))
-    delegates = sum(isinstance(op, DelegateOp) for op in ops)
-    return delegates, Counter(op_name(op) for op in ops if not isinstance(op, DelegateOp))
+    delegates = sum(isinstance(op, DELEGATES) for op in ops)
+    return delegates, Counter(op_name(op) for op in ops if not isinstance(op, DELEGATES))
 
 
 def cuts(program: Program) -> int:
@@ -53,7 +56,7 @@ def outside_and_delegates(program: Program) -> Iterator[Operation]:
 
     def look(block: Block) -> Iterator[Operation]:
         for op in block.ops:
-            if isinstance(op, DelegateOp):
+            if isinstance(op, DELEGATES):
                 yield op
                 continue
             for region in op.regions:

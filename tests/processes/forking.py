@@ -209,6 +209,14 @@ def serve(
         channel.sendall(NUMBER.pack(status))
 
 
+def forget_plugins() -> None:
+    """Unload all plug-ins; installed ones are looked for when somebody asks."""
+    if plugins := sys.modules.get("stepwell.plugins.plugins"):
+        for name in list(plugins.REGISTRY.plugins):
+            plugins.unload_plugin(name)
+        plugins._LOADED.clear()
+
+
 def become(files: list[int], base: list[str]) -> None:
     """Do what a request says, as a fresh process would, and end."""
     import atexit
@@ -231,8 +239,7 @@ def become(files: list[int], base: list[str]) -> None:
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if plugins := sys.modules.get("stepwell.plugins.plugins"):
-        plugins._LOADED.clear()  # Installed plug-ins are looked for when somebody asks.
+    forget_plugins()
     random.seed()
     numpy.random.seed()
     status = 1

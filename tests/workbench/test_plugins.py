@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from forking import Forks
+from forking import Forks, forget_plugins
 
 import stepwell
 from stepwell.ir.syntax import text
@@ -84,13 +83,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh() -> Iterator[None]:
     """A process that has looked for no plug-in; what a test loads is taken back."""
-    before = set(REGISTRY.plugins)
-    monkeypatch.setattr(plugins, "_LOADED", threading.Event())
+    forget_plugins()
     yield
-    for name in set(REGISTRY.plugins) - before:
-        plugins.unload_plugin(name)
+    forget_plugins()
 
 
 @pytest.fixture

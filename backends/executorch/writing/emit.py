@@ -74,6 +74,8 @@ class DelegatePayload:
     options: tuple[tuple[str, bytes], ...] = ()
     events: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What the backend's profiler calls a part of the payload → the model's nodes it computes."""
+    writes_operands: bool = False
+    """Whether the last operands are the tensors to which the results are written."""
 
 
 PayloadWriter = Callable[[Any, WeightStore], DelegatePayload]
@@ -423,16 +425,17 @@ class MethodEmitter:
     def _delegate(self, op: Operation) -> None:
         made = self.delegates[type(op)](op, self.weights)
         self.container.add_named_data(made.named_data, external=self.external)
-        inputs = [self.values[operand] for operand in op.operands]
-        for result in op.results:
-            self.values[result] = self.fresh(result.type)
+        ports = [self.values[operand] for operand in op.operands]
+        if not made.writes_operands:
+            ports += [self.fresh(result.type) for result in op.results]
+        self.values |= dict(zip(op.results, ports[-len(op.results) :], strict=True))
         events = {
             event: tuple(self.handle_of_node(node) for node in nodes)
             for event, nodes in made.events.items()
         }
         self.builder.delegate(
             Delegate(made.backend, made.payload, made.options, events),
-            [*inputs, *(self.values[result] for result in op.results)],
+            ports,
             sorted({self.handle_of(inner) for inner in walk(op) if node_name(inner.location)}),
         )
 

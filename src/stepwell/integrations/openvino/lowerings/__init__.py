@@ -1,0 +1,1 @@
+"""Lowerings of PyTorch's operators to OpenVINO's, and the pass pipeline."""
