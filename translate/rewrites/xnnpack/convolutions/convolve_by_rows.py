@@ -134,9 +134,14 @@ class Rows:
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
-        """List the blocks of the result's rows: the first one, and how many."""
+        """List the blocks of the result's rows: the first one, and how many.
+
+        XNNPACK packs the weights of each node, so that blocks take no more memory for weights than
+        they save for pixels.
+        """
         size = 4 * self.count * self.down.padded * self.across.results * self.width
-        count = min(-(-size // BLOCK), max(1, self.down.results // FEWEST))
+        weights = 4 * self.down.taps * self.width * self.outputs
+        count = max(1, min(-(-size // BLOCK), self.down.results // FEWEST, size // weights))
         each = -(-self.down.results // count)
         starts = range(0, self.down.results, each)
         return [(start, min(each, self.down.results - start)) for start in starts]
@@ -160,7 +165,12 @@ class Rows:
             copied, pieces = copied + levels * gathered, pieces * (1 + levels * across.results)
         copied += results * self.outputs * (len(blocks) > 1)
         nodes = 3 + len(blocks) * (1 + parts + 3 * layers)
-        products = down.taps * (results * costs.product + costs.weight) * width * self.outputs
+        products = (
+            down.taps
+            * (results * costs.product + costs.weight * len(blocks))
+            * width
+            * self.outputs
+        )
         sums = (layers - 1) * results * self.outputs * costs.addition
         return copied * costs.slice + pieces * costs.run + products + sums + nodes * costs.node
 
