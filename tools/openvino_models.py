@@ -53,11 +53,42 @@ def least(calls: list[Callable[[], Any]], seconds: float) -> list[float]:
     return [1000 * each for each in best]
 
 
+def with_fake_quantization(model: Model, exported: Any) -> Any:
+    """Return PT2E's program with fake quantization, as OpenVINO's frontend can convert it.
+
+    It converts neither quantization to int8 nor weights of int8 that a layer reads.
+    """
+    module, q = exported.module(), torch.ops.quantized_decomposed
+    for node in module.graph.nodes:
+        if node.target is q.dequantize_per_tensor.default:
+            source, *numbers = node.args[:5]
+            if source.op == "get_attr":
+                stored = getattr(module, source.target)
+                real = q.dequantize_per_tensor(stored, *numbers, stored.dtype)
+                setattr(module, source.target, real)
+            else:
+                source, *numbers = source.args[:5]
+            node.target = torch.ops.aten.fake_quantize_per_tensor_affine.default
+            node.args = (source, *numbers)
+        elif node.target is q.dequantize_per_channel.default:
+            w, scales, zeros, axis, low, high = node.args[:6]
+            held = [getattr(module, n.target) for n in (w, scales, zeros)]
+            setattr(module, w.target, q.dequantize_per_channel(*held, axis, low, high, torch.int8))
+            setattr(module, zeros.target, held[2].to(torch.int32))
+            node.target = torch.ops.aten.fake_quantize_per_channel_affine.default
+            node.args = (w, scales, zeros, axis, low, high)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return torch.export.export(module, model.inputs)
+
+
 def plain(model: Model, exported: Any) -> Callable[[], Any]:
     """Return a call of the model as OpenVINO itself compiles it."""
     import openvino as ov
 
-    converted = ov.convert_model(exported)
+    converted = ov.convert_model(
+        with_fake_quantization(model, exported) if model.form else exported
+    )
     settings = {"INFERENCE_PRECISION_HINT": "f32"}
     request = ov.Core().compile_model(converted, "CPU", settings).create_infer_request()
     flat = [x.numpy() for x in torch.utils._pytree.tree_leaves(model.inputs)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import stepwell
+from quantized import cnn_per_channel
 from stepwell import StepwellError
 from stepwell.integrations.openvino import emit
 from stepwell.integrations.openvino.blob import in_single, parts
@@ -271,6 +273,27 @@ def test_symbolic_sizes_are_computed_inside_the_delegate() -> None:
         _assert_interpreted(lowered, model, x)
         if HAS_OPENVINO:
             assert_as_eager(lowered, model, x, **CLOSE)
+
+
+def test_int8_program_is_one_delegate_with_stored_weights() -> None:
+    program = cnn_per_channel()  # Images of 16 × 16, an addition, a pool, a linear layer.
+    lowered = stepwell.lower(program, "openvino")
+    (op,) = (op for op in lowered.program.module.walk() if isinstance(op, DelegateOp))
+    count = Counter(inner.name for inner in op.body.block.ops)
+    assert count["openvino.FakeQuantize"] >= 6 and count["openvino.Convert"] == 4
+    assert lowered.report.outside == {}
+    x = floats(1, 3, 16, 16)
+    wanted = program.module()(x)
+    step = float(wanted.unique().diff().min())
+    for run in (lowered.program.run, lowered.run) if HAS_OPENVINO else (lowered.program.run,):
+        assert float((run(x)[0] - wanted).abs().max()) <= 2.01 * step
+
+
+def test_a_quantized_output_is_left_to_kernels() -> None:
+    q = torch.ops.quantized_decomposed.quantize_per_tensor.default
+    lowered = lower(lambda x: q(x * 2, 0.1, 3, -128, 127, torch.int8), floats(4), target="openvino")
+    assert dict(lowered.report.outside) == {"quantized_decomposed.quantize_per_tensor.default": 1}
+    _assert_interpreted(lowered, lambda x: q(x * 2, 0.1, 3, -128, 127, torch.int8), floats(4))
 
 
 @needs_openvino

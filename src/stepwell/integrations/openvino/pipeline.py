@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.aten.registry import of_overload
-from stepwell.integrations.openvino.lowerings import elementwise, layers, movement
+from stepwell.integrations.openvino.lowerings import elementwise, layers, movement, quantized
 from stepwell.integrations.openvino.partition import (
     AllocateOutputs,
     GivePortsAnAxis,
@@ -32,6 +32,8 @@ from stepwell.translate.rewrites.calls.decompose_composites import (
 )
 from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
+from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import UNTYPE
 
 TO_OPENVINO = tuple(rule() for family in (layers, movement, elementwise) for rule in family.RULES)
 """Every lowering."""
@@ -63,6 +65,10 @@ OPENVINO = Pipeline(
     (
         GreedyRewrites("transforms", (*COPIES, *TARGET.phase("transforms"))),
         GreedyRewrites("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
+        GreedyRewrites("type-quantization", TYPES),
+        NamedPass("share-types", ShareCommonSubexpressions()),
+        GreedyRewrites("lower-quantized", tuple(rule() for rule in quantized.RULES)),
+        GreedyRewrites("untype", (*(rule() for rule in UNTYPE), *CANCEL_CASTS)),
         GreedyRewrites("fold-weights", FOLD_WEIGHTS),
         step(recognize_attention),
         GreedyRewrites("decompose", TARGET.phase("decompose")),

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from stepwell.integrations.openvino.lowerings.values import ROUNDED, Value, loses_nan
-from stepwell.ir.core import weight_key
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import i1, i64
 from stepwell.ir.sizes.size import Dim, Size
@@ -66,7 +65,7 @@ def sum_of_product(added: Value, x: Value, other: Value, *, op: Any, out: Out) -
 )  # fmt: skip
 def convolution(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out) -> Value:
     """Lower to (Group)Convolution, or to (Group)ConvolutionBackpropData if it is transposed."""
-    if weight_key(weight.ssa) is None:
+    if not weight.is_constant:
         refuse("the filter is computed at run time")
     space, groups = weight.rank - 2, op.arg("groups")
     if x.rank != weight.rank:

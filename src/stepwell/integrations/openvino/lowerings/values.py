@@ -13,9 +13,9 @@ import torch
 from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.integrations.openvino.dialect import OPS, ConstantOp
+from stepwell.integrations.openvino.dialect import OPS, ConstantOp, OpenvinoOp
 from stepwell.integrations.openvino.meaning import NAMES
-from stepwell.ir.core import weight_key
+from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import dtype_name, f32, i1, i64, torch_dtype
@@ -56,6 +56,14 @@ class Value:
     def rank(self) -> int:
         """Return the number of axes."""
         return len(self.shape)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the value is a weight, or computed from weights alone."""
+        owner = self.ssa.owner
+        if isinstance(owner, OpenvinoOp):
+            return all(Value(operand, self.b).is_constant for operand in owner.operands)
+        return isinstance(owner, WeightOp | ConstantOp)
 
     def axis(self, dim: int) -> int:
         """Return an axis counted from the front."""
