@@ -23,6 +23,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ from xdsl.ir import SSAValue
 
 from stepwell.backends.executorch.running import arm64
 from stepwell.dialects import xnnpack
+from stepwell.dialects.quant.types import per_tensor
 from stepwell.dialects.xnnpack import costs
 from stepwell.ir.dtypes import f16
+from stepwell.ir.types import tensor
 
 IMAGES = ((96, 56), (80, 28), (160, 14), (320, 7), (64, 56), (128, 28))
 """Channels and size of the images that elements are counted on."""
@@ -115,6 +118,17 @@ def layer(rows: int, inputs: int, outputs: int) -> Form:
     return Form((torch.randn(rows, inputs),), node)
 
 
+def of_int8(rows: int, inputs: int, outputs: int) -> Form:
+    """A linear layer of int8."""
+    held, weight = per_tensor(torch.int8, 0.05), torch.ones(outputs, inputs, dtype=torch.int8)
+
+    def node(w: Writer, x: SSAValue) -> SSAValue:
+        operands = w.cast(x, held), w.weight(weight, held)
+        return w(xnnpack.FullyConnected.make(*operands, result=tensor((rows, outputs), held)))
+
+    return Form((torch.ones(rows, inputs, dtype=torch.int8),), node)
+
+
 COUNTED = "{}, from counted instructions and published throughputs, not measured"
 """What the costs of a core say of themselves."""
 OF_WHOLE_PROGRAMS = ("run", "far_tap", "lookup", "copy", "layout_node", "block")
@@ -183,12 +197,11 @@ def fitted(measure: Measure, machine: str, *, counted: bool, is_new: bool = Fals
         return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in images), measure)
 
     singles = tuple(window(size) for size in WINDOWS)
-    product = nanoseconds(
-        ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), measure
-    )
+    product = nanoseconds(((layer(*size), float(prod(size))) for size in PRODUCTS), measure)
     indirect = nanoseconds(
         ((convolution(c, s), 9 * c * c * s * s) for c, s in CONVOLUTIONS), measure
     )
+    integers = nanoseconds(((of_int8(*size), float(prod(size))) for size in PRODUCTS), measure)
     few, inputs, outputs = 16, 1024, 1024  # Several of these do not fit a second-level cache.
     rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], measure)
     node = nanoseconds([(small(), SMALL)], measure)
@@ -200,6 +213,7 @@ def fitted(measure: Measure, machine: str, *, counted: bool, is_new: bool = Fals
         node=node,
         product=product,
         indirect=indirect / product,
+        integers=integers / product,
         element=of("element"),
         addition=of("addition"),
         slice=of("slice"),

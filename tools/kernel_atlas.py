@@ -28,10 +28,12 @@ from _nodes import Form, Writer, seconds_here
 from _report import between_markers, cpu_name, markdown, prepare, set_threads, show
 
 from stepwell.dialects import xnnpack
+from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import per_tensor
 from stepwell.dialects.xnnpack import costs
 from stepwell.ir.core import WeightOp
-from stepwell.ir.types import tensor, tensor_like
+from stepwell.ir.dtypes import f32
+from stepwell.ir.types import tensor, tensor_like, with_element
 from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_rows import (
     directly,
     rows_of,
@@ -81,21 +83,28 @@ LAYERS = (
 FLOATS = {"float32": torch.float32, "float16": torch.float16}
 
 
-class Inserter(Writer):
-    """A writer that rewrites can insert ops with."""
+IMAGE, TAPS, RESULTS = (per_tensor(torch.int8, scale) for scale in (0.05, 0.01, 0.5))
+"""The types of int8 values."""
+
+
+class Inserter:
+    """What `summed_by_rows` needs of a rewriter, for a block that is written."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer, self.weights = writer, writer.weights
 
     def insert(self, op: Operation) -> Operation:
         """Add an op."""
-        self.block.add_op(op)
+        self.writer(op)
         return op
 
-    def stored(self, key: str) -> SSAValue:
+    def weight(self, key: str) -> SSAValue:
         """Return the constant of a key, derived ones too."""
-        return self(WeightOp(key, tensor_like(self.weights.get(key))))
+        return self.writer(WeightOp(key, tensor_like(self.weights.get(key))))
 
     def constant(self, value: torch.Tensor, name: str) -> SSAValue:
         """Return a constant."""
-        return self.weight(value)
+        return self.writer.weight(value)
 
 
 def convolution(layer: Layer, image: SSAValue, taps: SSAValue, more: Any, **extra: Any) -> Any:
@@ -128,20 +137,20 @@ def forms(layer: Layer, kind: str) -> dict[str, Form | None]:
     return {**found, "linear": Form((patches,), linear)}
 
 
-def _by_rows(layer: Layer, taps: torch.Tensor, bias: torch.Tensor) -> Any:
+def _by_rows(layer: Layer, taps: torch.Tensor, bias: torch.Tensor | None) -> Any:
+    """Return a function that writes a layer row by row; without a bias, of int8."""
+
     def rows(w: Writer, x: SSAValue) -> SSAValue:
-        inserter = Inserter(())
-        inserter.weights, inserter.block = w.weights, w.block
+        inserter = Inserter(w)
         key = w.weights.constant(taps)
-        filter_ = WeightOp(key, tensor_like(taps))
-        op = convolution(layer, x, filter_.results[0], (w.weight(bias),))
-        inserter.weight = (  # type: ignore[method-assign]
-            lambda value, held=None: (
-                inserter.stored(value)
-                if isinstance(value, str)
-                else Writer.weight(inserter, value, held)
-            )
-        )
+        filter_, more = WeightOp(key, tensor_like(taps)).results[0], ()
+        fields = {}
+        if bias is None:
+            x, filter_ = w.cast(x, IMAGE), StorageCast(filter_, with_element(filter_.type, TAPS))
+            filter_, fields = filter_.results[0], {"result": of_results(layer)}
+        else:
+            more = (w.weight(bias),)
+        op = convolution(layer, x, filter_, more, **fields)
         made = summed_by_rows(op, rows_of(op), key, inserter).ssa  # type: ignore[arg-type]
         op.erase(safe_erase=False)
         return made
@@ -149,31 +158,31 @@ def _by_rows(layer: Layer, taps: torch.Tensor, bias: torch.Tensor) -> Any:
     return rows
 
 
+def of_results(layer: Layer) -> Any:
+    """Return the type of the int8 results of a layer."""
+    return tensor((1, layer.results, layer.results, layer.outputs), RESULTS)
+
+
 def _of_integers(
     layer: Layer, image: torch.Tensor, taps: torch.Tensor, patches: torch.Tensor
 ) -> dict[str, Form | None]:
-    """Return the forms of a layer of int8 with a float input, which is quantized in front of it."""
-    held = per_tensor(torch.int8, 0.05)
-    weights = per_tensor(torch.int8, 0.01)
-    made = per_tensor(torch.int8, 0.5)
-
-    def stored(value: torch.Tensor, scale: float) -> torch.Tensor:
-        return (value / scale).round().clamp(-127, 127).to(torch.int8)
+    """Return the forms of a layer of int8."""
+    image, taps, patches = (
+        (10 * value).clamp(-127, 127).to(torch.int8) for value in (image, taps, patches)
+    )
 
     def node(w: Writer, x: SSAValue) -> SSAValue:
-        filter_ = w.weight(stored(taps, 0.01), weights)
-        result = tensor((1, layer.results, layer.results, layer.outputs), made)
-        return w(convolution(layer, w.cast(x, held), filter_, (), result=result))
+        operands = w.cast(x, IMAGE), w.weight(taps, TAPS)
+        return w(convolution(layer, *operands, (), result=of_results(layer)))
 
     def linear(w: Writer, x: SSAValue) -> SSAValue:
-        matrix = w.weight(stored(taps, 0.01).reshape(layer.outputs, -1).contiguous(), weights)
-        result = tensor((1, layer.results, layer.results, layer.outputs), made)
-        return w(xnnpack.FullyConnected.make(w.cast(x, held), matrix, result=result))
+        matrix = w.weight(taps.reshape(layer.outputs, -1).contiguous(), TAPS)
+        return w(xnnpack.FullyConnected.make(w.cast(x, IMAGE), matrix, result=of_results(layer)))
 
     return {
-        "convolution": Form((stored(image, 0.05),), node),
-        "rows": None,
-        "linear": Form((stored(patches, 0.05),), linear),
+        "convolution": Form((image,), node),
+        "rows": Form((image,), _by_rows(layer, taps, None)),
+        "linear": Form((patches,), linear),
     }
 
 
@@ -201,8 +210,8 @@ def main() -> None:
                 for taken in seconds.values()
             ]
             estimates = ["–", "–"]
-            if numbers == "float32":
-                estimates = estimated(layer, seconds, table)
+            if numbers != "float16":
+                estimates = estimated(layer, numbers, seconds, table)
             rows.append([str(layer), numbers, *cells, *estimates])
             print(*rows[-1], sep=" | ", flush=True)
     show(f"{kind}, GFLOP/s on {cpu_name()}", heads, rows)
@@ -210,19 +219,18 @@ def main() -> None:
         between_markers(options.table, f"atlas {kind}", markdown(heads, rows))
 
 
-def estimated(layer: Layer, seconds: dict[str, float | None], table: costs.Costs) -> list[str]:
+def estimated(
+    layer: Layer, numbers: str, seconds: dict[str, float | None], table: costs.Costs
+) -> list[str]:
     """Return the estimated over the measured times, and the form that the estimates choose."""
-    shapes = (
-        (1, layer.size, layer.size, layer.inputs),
-        (
-            layer.outputs,
-            layer.window,
-            layer.window,
-            layer.inputs,
-        ),
-    )
-    values = TestOp(result_types=[tensor_like(torch.empty(shape)) for shape in shapes]).results
-    op = convolution(layer, *values, ())
+    image = tensor((1, layer.size, layer.size, layer.inputs), f32)
+    taps = tensor((layer.outputs, layer.window, layer.window, layer.inputs), f32)
+    fields = {}
+    if numbers == "int8":
+        image, taps = with_element(image, IMAGE), with_element(taps, TAPS)
+        fields = {"result": of_results(layer)}
+    values = TestOp(result_types=[image, taps]).results
+    op = convolution(layer, *values, (), **fields)
     times = {"convolution": directly(op, table), "rows": rows_of(op).cost(table)}
     quotients = (f"{1e-9 * time / (seconds[name] or 1):.2f}" for name, time in times.items())
     return [", ".join(quotients), min(times, key=times.__getitem__)]

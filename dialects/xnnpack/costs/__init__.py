@@ -52,7 +52,7 @@ def estimated(shape: Iterable[object]) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs in nanoseconds, except for `machine`, `indirect`, `halves`, `near`, `cache`, `worth`.
+    """Costs in nanoseconds, except for the machine, ratios, `near` and `cache`.
 
     Attributes:
         machine: the machine on which the costs were measured.
@@ -60,6 +60,7 @@ class Costs:
         product: a multiply-add of a product of float32 matrices.
         indirect: the ratio of a multiply-add of a convolution, whose rows are gathered by pointers,
             to one of a product of matrices.
+        integers: the ratio of a multiply-add of a product of int8 matrices to one of float32.
         element: an element that a node with one operand reads and writes.
         addition: an element of a sum of two tensors.
         slice: an element that a slice or a concatenation copies.
@@ -93,6 +94,7 @@ class Costs:
     node: float
     product: float
     indirect: float
+    integers: float
     element: float
     addition: float
     slice: float

@@ -99,9 +99,21 @@ one pixel -> unchanged
     %y = xnnpack.convolution_2d(%x: f32[1, 8, 8, 4], %w: weight f32[6, 1, 1, 4], groups=1, padding=[0, 0, 0, 0], stride=[1, 1], dilation=[1, 1])
 halves -> unchanged
     %y = xnnpack.convolution_2d(%x: f16[1, 8, 8, 4], %w: weight f16[6, 3, 3, 4], groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
-integers -> unchanged
-    %w = quant.scast(%i: weight "w" i8[6, 3, 3, 4]) -> i8<0.125>[6, 3, 3, 4]
-    %y = xnnpack.convolution_2d(%x: i8<0.5>[1, 8, 8, 4], %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1])
+""")
+
+INTEGERS_PAY = step(convolve_by_rows, costs=replace(COSTS, integers=1e6))
+"""Where products of padded channels cost so much that copies always pay."""
+
+test_integers = cases(INTEGERS_PAY)("""
+three channels -> applied once
+    %w = quant.scast(%i: weight "w" i8[6, 3, 3, 3]) -> i8<0.125>[6, 3, 3, 3]
+    %y = xnnpack.convolution_2d(%x: i8<0.5:3>[1, 9, 8, 3], %w, groups=1, padding=[1, 1, 1, 1], stride=[2, 2], dilation=[1, 1], output_min=-3.0) -> i8<0.25:-4>[1, 5, 4, 6]
+seven rows, each with its own image -> applied once
+    %w = quant.scast(%i: weight "w" i8[6, 7, 2, 2]) -> i8<0.125>[6, 7, 2, 2]
+    %y = xnnpack.convolution_2d(%x: i8<0.5>[n, 9, 8, 2], %w, groups=1, padding=[1, 0, 1, 0], stride=[1, 1], dilation=[1, 2]) -> i8<0.25>[n, 5, 6, 6]
+eight channels -> refused: cost more
+    %w = quant.scast(%i: weight "w" i8[6, 3, 3, 8]) -> i8<0.125>[6, 3, 3, 8]
+    %y = xnnpack.convolution_2d(%x: i8<0.5>[1, 9, 8, 8], %w, groups=1, padding=[1, 1, 1, 1], stride=[2, 2], dilation=[1, 1]) -> i8<0.25>[1, 5, 4, 6]
 """)
 
 test_convolve_by_rows = cases(step(convolve_by_rows))("""

@@ -9,6 +9,10 @@ remainder, and rows of the window that read the same rows of such an image are o
 image is gathered and multiplied in blocks of rows that stay in a second-level cache, so that memory
 grows by a few megabytes at most.
 
+The int8 kernel runs at the speed of the matrix kernel, but it pads channels to eight. An image of
+three channels is gathered likewise, and all rows of the window are one layer, because sums of int8
+are rounded once.
+
 The sums are those of the convolution in another order, and no value is multiplied that the
 convolution does not multiply, so that infinities and NaNs stay where they are.
 """
@@ -25,19 +29,21 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import xnnpack
+from stepwell.dialects.quant import quantization
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import Costs, choose
+from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.choices import shape_of
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.dtypes import f32
-from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.rewriting.rewrite import Value as RunTime
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import node
+from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PADDED_CHANNELS
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     MOST_JOINED,
     clamps_of,
@@ -45,6 +51,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     reshape,
     slice_sizes,
 )
+from stepwell.translate.rewrites.xnnpack.quantized.quantized import typed_constant
 from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import growth
 
 SUMS = roundings("sums of a window's products, row by row")
@@ -61,7 +68,9 @@ def filter_rows_of(weight: torch.Tensor, *, first: int, count: int) -> torch.Ten
 
 
 def _bound(op: Convolution2d, value: RunTime) -> Bound:
-    """Return the error bound of two orders of one sum."""
+    """Return the error bound of two orders of one sum: exact for integers."""
+    if quantization(op.input.type) is not None:
+        return EXACT
     terms = prod(op.filter_shape[1:]) + op.window[0]
     reach = float(value(op.filter).double().abs().sum((1, 2, 3)).max())
     largest = float(value(op.input).abs().max())
@@ -116,6 +125,7 @@ class Rows:
     across: Axis
     channels: int
     outputs: int
+    is_int8: bool = False
 
     @property
     def is_strided(self) -> bool:
@@ -133,13 +143,19 @@ class Rows:
         return self.across.taps * self.channels
 
     @property
+    def layers(self) -> list[list[tuple[int, int]]]:
+        """List the rows of the window that each layer multiplies, as `Axis.runs`."""
+        return [self.down.runs()] if self.is_int8 else [[run] for run in self.down.runs()]
+
+    @property
     def blocks(self) -> list[tuple[int, int]]:
         """List the blocks of the result's rows: the first one, and how many.
 
         XNNPACK packs the weights of each node, so that blocks take no more memory for weights than
         they save for pixels.
         """
-        size = 4 * self.count * self.down.padded * self.across.results * self.width
+        size = self.count * self.down.padded * self.across.results * self.width
+        size *= self.down.taps if self.is_int8 else 4
         weights = 4 * self.down.taps * self.width * self.outputs
         count = max(1, min(-(-size // BLOCK), self.down.results // FEWEST, size // weights))
         each = -(-self.down.results // count)
@@ -155,7 +171,7 @@ class Rows:
         down, across, width, blocks = self.down, self.across, self.width, self.blocks
         results = self.count * down.results * across.results
         image = self.count * down.padded * across.padded * self.channels
-        parts, layers = len(down.remainders) * len(across.runs()), len(down.runs())
+        parts, layers = len(down.remainders) * len(across.runs()), len(self.layers)
         tall = self.count * sum(self.read_by(most) for _, most in blocks)
         gathered = tall * len(down.remainders) * across.results * width
         copied = image * (1 + self.is_strided) + gathered + down.taps * results * width
@@ -163,13 +179,14 @@ class Rows:
         if parts > 1:
             levels = 1 + (parts > MOST_JOINED)
             copied, pieces = copied + levels * gathered, pieces * (1 + levels * across.results)
+        if self.is_int8:
+            copied = (copied + down.taps * results * width) / 4
+            pieces += len(down.runs()) * results
         copied += results * self.outputs * (len(blocks) > 1)
+        product = costs.product * (costs.integers if self.is_int8 else 1)
         nodes = 3 + len(blocks) * (1 + parts + 3 * layers)
         products = (
-            down.taps
-            * (results * costs.product + costs.weight * len(blocks))
-            * width
-            * self.outputs
+            down.taps * (results * product + costs.weight * len(blocks)) * width * self.outputs
         )
         sums = (layers - 1) * results * self.outputs * costs.addition
         return copied * costs.slice + pieces * costs.run + products + sums + nodes * costs.node
@@ -179,7 +196,11 @@ def directly(op: Convolution2d, costs: Costs) -> float:
     """Return the nanoseconds of the unchanged node."""
     batch, *image, _ = dims(op.result.type)
     results = (batch if isinstance(batch, int) else 1) * prod(cast("list[int]", image))
-    return results * prod(op.filter_shape) * costs.product * costs.indirect + costs.node
+    *window, channels = op.filter_shape
+    factor = costs.indirect
+    if quantization(op.input.type) is not None:
+        factor, channels = costs.integers, -(-channels // PADDED_CHANNELS) * PADDED_CHANNELS
+    return results * prod(window) * channels * costs.product * factor + costs.node
 
 
 def rows_of(op: Convolution2d) -> Rows:
@@ -192,7 +213,8 @@ def rows_of(op: Convolution2d) -> Rows:
     window, befores, strides = op.window, (top, left), op.pair("stride")
     sides = zip(sizes, window, befores, strides, op.pair("dilation"), results, strict=True)
     down, across = (Axis(*side) for side in sides)
-    return Rows(batch, down, across, cast("int", channels), op.filter_shape[0])
+    is_int8 = datatype(op.input.type) == "qint8"
+    return Rows(batch, down, across, cast("int", channels), op.filter_shape[0], is_int8)
 
 
 @lowers(
@@ -210,12 +232,12 @@ def convolve_by_rows(*, op: Convolution2d, b: Rewriter, costs: Costs | None = No
     """Convolve by a linear layer for each row of the window.
 
     Args:
-        op: a convolution in float32.
+        op: a convolution in float32 or int8.
         b: the builder.
         costs: a cost model that replaces that of the target CPU.
     """
     is_pointwise = op.window == op.pair("stride") == (1, 1) and not any(op.paddings)
-    if element(op.input.type) != f32 or is_pointwise:
+    if datatype(op.input.type) not in ("fp32", "qint8") or is_pointwise:
         return None
     if op.integer("groups", 1) != 1:
         refuse("a group's products are too narrow for the matrix kernel")
@@ -234,11 +256,12 @@ def convolve_by_rows(*, op: Convolution2d, b: Rewriter, costs: Costs | None = No
 
 def summed_by_rows(op: Convolution2d, rows: Rows, key: str, b: Rewriter) -> Value:
     """Build the nodes that compute a convolution with the filter of a key row by row."""
-    image = _padded(op.input, rows, b)
-    layers = [
-        b.weight(b.weights.derive("filter_rows_of", [key], first=row, count=count))
-        for row, count in rows.down.runs()
-    ]
+    image, layers = _padded(op.input, rows, b), list[SSAValue]()
+    for runs in rows.layers:
+        count = sum(count for _, count in runs)
+        part = b.weights.derive("filter_rows_of", [key], first=runs[0][0], count=count)
+        held = quantization(op.filter.type)
+        layers.append(b.weight(part) if held is None else typed_constant(b, part, held))
     blocks = [_block(op, rows, image, layers, start, count, b) for start, count in rows.blocks]
     return Value(concatenate(b, blocks, 1), b)
 
@@ -274,16 +297,20 @@ def _block(
             sizes = (rows.read_by(count), across.results, taps * rows.channels)
             parts.append(_cut(image, offsets, sizes, b))
     gathered, total = concatenate(b, parts, 3), None
-    for (row, taps), layer in zip(down.runs(), layers, strict=True):
-        first, remainder = down.place(row)
-        offsets = (first, 0, down.remainders.index(remainder) * rows.width)
-        read = _cut(gathered, offsets, (count, across.results, taps * rows.width), b)
-        bias = op.bias
-        if bias is not None and row:  # A sum that begins with -0.0 keeps the sign of a zero.
+    for runs, layer in zip(rows.layers, layers, strict=True):
+        pixels: list[SSAValue] = []
+        for row, taps in runs:
+            first, remainder = down.place(row)
+            offsets = (first, 0, down.remainders.index(remainder) * rows.width)
+            pixels.append(_cut(gathered, offsets, (count, across.results, taps * rows.width), b))
+        bias, read = op.bias, concatenate(b, pixels, 3)
+        if bias is not None and total is not None:  # Beginning with -0.0 keeps a zero's sign.
             bias = b.constant(torch.full((rows.outputs,), -0.0), "nothing")
         clamps = clamps_of(op) if layer is layers[-1] else {}
         if total is None:
-            total = node(b, xnnpack.FullyConnected, read, layer, bias, **clamps).ssa
+            shape = (*dims(read.type)[:-1], rows.outputs)
+            result = tensor(shape, element(op.result.type))
+            total = node(b, xnnpack.FullyConnected, read, layer, bias, result=result, **clamps).ssa
         else:
             part = node(b, xnnpack.FullyConnected, read, layer, bias).ssa
             total = node(b, xnnpack.Add, total, part, **clamps).ssa
