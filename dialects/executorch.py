@@ -125,7 +125,7 @@ def _refuses(op: Operation) -> str | None:
     """
     from stepwell.dialects.aten.op import SchemaOp
 
-    if isinstance(op, OpaqueDelegateOp | DelegateOp | SchemaOp):
+    if isinstance(op, OpaqueDelegateOp | NamedDelegateOp | SchemaOp):
         return None
     if isinstance(op.parent_op(), FuncOp) and not op.name.startswith(_HELD):
         return "it is not a kernel, a delegate, a jump or a number"

@@ -306,6 +306,37 @@ def test_methods_and_state_are_kept() -> None:
 
 
 @needs_openvino
+def test_delegate_is_read_as_its_operators(layers: Any) -> None:
+    _, x, lowered = layers
+    read = stepwell.read_pte(lowered.to_pte())
+    read.verify()
+    text = str(read)
+    assert "openvino.Convolution(" in text and "opaque" not in text
+    assert str(stepwell.parse(text, read.weights)) == text
+    torch.testing.assert_close(read.run(x)[0], lowered.run(x)[0], **CLOSE)
+
+
+@needs_openvino
+def test_integer_kernels_are_read_as_such() -> None:
+    lowered = stepwell.lower(cnn_per_channel(), "openvino")
+    read = stepwell.read_pte(lowered.to_pte())
+    read.verify()
+    assert "x!quant" not in str(read) and "xi8>) -> tensor<1x16x8x8xf32>" in str(read)
+    x = floats(1, 3, 16, 16)
+    found, wanted = read.run(x)[0], lowered.run(x)[0]
+    assert float((found - wanted).abs().max()) <= 2.01 * float(wanted.unique().diff().min())
+
+
+@needs_openvino
+def test_a_model_that_cannot_be_read_stays_opaque(
+    layers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emit.blob, "in_single", lambda exported: b"another device's" + exported)
+    read = stepwell.read_pte(layers[2].emit())
+    assert "no model that OpenVINO's CPU plug-in exported" in str(read)
+
+
+@needs_openvino
 def test_operators_are_those_of_the_package() -> None:
     path = emit.__file__.replace("emit.py", "operators.txt")
     tools = importlib.util.spec_from_file_location("tool", "tools/openvino_operators.py")

@@ -280,12 +280,13 @@ class _MethodLifter:
             return (_MOVES[call.kernel][0],) if call.kernel in _MOVES else None
         delegate = self.method.delegates[call.delegate]
         reader = self.readers.delegates.get(delegate.backend)
-        if reader is None:
+        context = ReadContext(self.store, self.named_data, "")
+        count = None if reader is None else reader.input_count(delegate, context)
+        if count is None:
             raise UnsupportedError(
                 f"a delegate of {delegate.backend} in a method with jumps: its outputs are unknown",
                 f"method {self.method.name}",
             )
-        count = reader.input_count(delegate, ReadContext(self.store, self.named_data, ""))
         return range(count, len(call.args))
 
     def _kernel(self, call: KernelCall, where: str) -> None:
@@ -387,11 +388,8 @@ class _MethodLifter:
         prefix = f"{self.method.name}.{step}"
         context = ReadContext(self.store, self.named_data, prefix)
         reader = self.readers.delegates.get(delegate.backend)
-        count = (
-            reader.input_count(delegate, context)
-            if reader is not None
-            else self._guessed_inputs(call.args)
-        )
+        count = None if reader is None else reader.input_count(delegate, context)
+        count = self._guessed_inputs(call.args) if count is None else count
         if not 0 <= count <= len(call.args):
             raise ParseFailure(
                 f"the delegate takes {count} inputs of {len(call.args)} values",

@@ -30,8 +30,10 @@ class ReadContext:
 class DelegateReader(Protocol):
     """The interface of a reader that converts one backend's payloads to ops."""
 
-    def input_count(self, delegate: Delegate, context: ReadContext) -> int:
-        """Return the number of the call's values that are inputs; the others are outputs."""
+    def input_count(self, delegate: Delegate, context: ReadContext) -> int | None:
+        """Return the number of the call's values that are inputs; the others are outputs. None if
+        the payload does not tell.
+        """
         ...
 
     def read(

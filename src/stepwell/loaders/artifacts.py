@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.reading.fixed_sizes import InputSizes, at_largest
 from stepwell.backends.executorch.reading.lift import read_pte as pte_program
 from stepwell.backends.executorch.reading.read import read_container
-from stepwell.backends.executorch.reading.readers import Readers
+from stepwell.backends.executorch.reading.readers import DelegateReader, Readers
 from stepwell.backends.executorch.running.runner import run_pte as run
 from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
 from stepwell.backends.tosa import read_tosa as tosa_program
@@ -29,19 +28,24 @@ from stepwell.backends.xnnpack.read import XnnpackReader, check_payloads
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.platform.files import Content, content
+from stepwell.plugins.plugins import registry
 from stepwell.program import Program
 
 __all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "read_vgf", "run_pte"]
 
-PTE_READERS = Readers(
-    delegates={
-        "XnnpackBackend": XnnpackReader(),
-        BACKEND: EthosuReader(),
-        TOSA_BACKEND: TosaReader(),
-        VULKAN_BACKEND: VulkanReader(),
-    }
-)
-"""The delegates that `read_pte` opens; those of other backends stay opaque."""
+DELEGATES = {
+    "XnnpackBackend": XnnpackReader(),
+    BACKEND: EthosuReader(),
+    TOSA_BACKEND: TosaReader(),
+    VULKAN_BACKEND: VulkanReader(),
+}
+"""The delegates that `read_pte` opens, with those of plug-ins; others stay opaque."""
+
+
+def pte_readers(**others: DelegateReader) -> Readers:
+    """Return the readers of delegates: stepwell's own, plug-ins', and others in their place."""
+    brought = {name: make() for name, make in registry().delegates.items()}
+    return Readers(delegates={**DELEGATES, **brought, **others})
 
 
 def read_pte(
@@ -75,7 +79,7 @@ def read_pte(
     if external is None and is_cortex_m(container := read_container(bytearray(held))):
         return read_program(at_largest(container) if largest else container)
     weights = None if external is None else content(external, ".ptd")
-    return pte_program(held, PTE_READERS, external=weights, largest=largest, sizes=sizes)
+    return pte_program(held, pte_readers(), external=weights, largest=largest, sizes=sizes)
 
 
 def read_at_any_size(data: bytes, external: bytes | None = None) -> Program:
@@ -86,8 +90,8 @@ def read_at_any_size(data: bytes, external: bytes | None = None) -> Program:
     """
     make_known()
     try:
-        delegates = {**PTE_READERS.delegates, "XnnpackBackend": XnnpackReader(largest=True)}
-        return pte_program(data, replace(PTE_READERS, delegates=delegates), external=external)
+        readers = pte_readers(XnnpackBackend=XnnpackReader(largest=True))
+        return pte_program(data, readers, external=external)
     except UnsupportedError:
         return read_pte(data, external=external, largest=True)
 

@@ -24,6 +24,7 @@ from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
 from stepwell.ir.syntax import text
 
 if TYPE_CHECKING:
+    from stepwell.backends.executorch.reading.readers import DelegateReader
     from stepwell.ir.compat.torch.torch_private import OpOverload
     from stepwell.targets.target import Target
 
@@ -101,6 +102,9 @@ class Registry:
     pipeline_targets: dict[str, str] = field(default_factory=dict[str, str])
     targets: dict[str, Target | Callable[[], Target]] = field(
         default_factory=dict[str, "Target | Callable[[], Target]"]
+    )
+    delegates: dict[str, Callable[[], DelegateReader]] = field(
+        default_factory=dict[str, "Callable[[], DelegateReader]"]
     )
     quantizers: dict[str, Quantizer] = field(default_factory=dict[str, Quantizer])
     plugins: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
@@ -196,6 +200,10 @@ class Registry:
         found = kernel_tables.schema_of_kernel(schema)
         kernel_tables.register_kernel(op, found, library)
         self._note("kernels", op, kernel_tables._CHOSEN)
+
+    def delegate(self, backend: str, reader: Callable[[], DelegateReader]) -> None:
+        """Register the function that creates the reader of a backend's delegates in a `.pte`."""
+        self._put("delegates", self.delegates, backend, reader)
 
     def quantizer(self, name: str, quantize: Quantizer) -> None:
         """Register a quantizer, for `--quantize NAME`: (module, example inputs) → module."""

@@ -16,11 +16,14 @@ _HERE = "stepwell.integrations.openvino"
 
 
 def plugin(registry: Registry) -> None:
-    """Register the dialect and the target."""
+    """Register the dialect, the target, and the reader of delegates."""
     level = Level("openvino", lambda op: _of("dialect").refuses(op))
     registry.dialect(lambda: _of("dialect").dialect(), name="openvino", level=level)
+    registry.delegate("OpenvinoBackend", lambda: _of("read").OpenvinoReader())
     registry.target(lambda: _of("target").make_target(), name="openvino")
 
 
 def _of(module: str) -> Any:
+    """Import a module of this package, with the rules of its operations."""
+    importlib.import_module(f"{_HERE}.evaluation")
     return importlib.import_module(f"{_HERE}.{module}")

@@ -56,8 +56,8 @@ def in_single(exported: bytes) -> bytes:
 
 def inline(net: Element, wanted: Callable[[Element], bool]) -> None:
     """Replace the fused sub-graphs of a model whose body is wanted by their operators."""
-    layers, edges = _child(net, "layers"), _child(net, "edges")
-    sources = _sources(edges)
+    layers, edges = child(net, "layers"), child(net, "edges")
+    sources = sources_of(edges)
     for layer in list(layers):
         body = layer.find("body")
         if body is not None and wanted(body):
@@ -71,8 +71,8 @@ def inline(net: Element, wanted: Callable[[Element], bool]) -> None:
 
 
 def _move_out(layer: Element, body: Element, layers: Element, sources: dict[Port, Port]) -> None:
-    outer, ports = layer.attrib["id"], _child(layer, "port_map")
-    prefix, inner = f"{outer}0000", _sources(_child(body, "edges"))
+    outer, ports = layer.attrib["id"], child(layer, "port_map")
+    prefix, inner = f"{outer}0000", sources_of(child(body, "edges"))
     inputs = {
         p.attrib["internal_layer_id"]: p.attrib["external_port_id"] for p in ports.iter("input")
     }
@@ -90,7 +90,7 @@ def _move_out(layer: Element, body: Element, layers: Element, sources: dict[Port
             given[outer, results[target]] = origin(source)
         else:
             sources[prefix + target, port] = origin(source)
-    for held in _child(body, "layers"):
+    for held in child(body, "layers"):
         if held.attrib["id"] not in inputs and held.attrib["id"] not in results:
             held.attrib["id"] = prefix + held.attrib["id"]
             layers.append(held)
@@ -99,7 +99,7 @@ def _move_out(layer: Element, body: Element, layers: Element, sources: dict[Port
     sources.update({end: given.get(source, source) for end, source in sources.items()})
 
 
-def _sources(edges: Element) -> dict[Port, Port]:
+def sources_of(edges: Element) -> dict[Port, Port]:
     """Return the port that each port reads."""
     return {
         (e.attrib["to-layer"], e.attrib["to-port"]): (e.attrib["from-layer"], e.attrib["from-port"])
@@ -107,7 +107,12 @@ def _sources(edges: Element) -> dict[Port, Port]:
     }
 
 
-def _child(element: Element, name: str) -> Element:
+def child(element: Element, name: str) -> Element:
+    """Return the part of a model with a name.
+
+    Raises:
+        ArtifactError: there is none.
+    """
     found = element.find(name)
     if found is None:
         raise ArtifactError(f"the model of a delegate has no {name}")

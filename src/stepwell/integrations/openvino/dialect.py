@@ -8,8 +8,9 @@
     } : (tensor<1x8xf32>) -> tensor<1x4xf32>
 
 `operators.txt` is the table of operators (`tools/openvino_operators.py`). `plugin_operators.txt`
-has those that only the CPU plug-in creates; they occur in programs that are read from a file. An
-operation has the operator's name, its operands in order, and its attributes as fields.
+has those that only the CPU plug-in creates, and earlier versions; they occur in programs that are
+read from a file. An operation has the operator's name, its operands in order, and its attributes as
+fields.
 """
 
 from __future__ import annotations

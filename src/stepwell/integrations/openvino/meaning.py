@@ -1,7 +1,6 @@
-"""What each operator computes, as a function of PyTorch: interpreter and result types.
+"""What each operator computes, as a function of PyTorch.
 
-A function takes the operands and, by name, the attributes. Operands that are axes, sizes or counts
-(`STATED`, by their names in the table) are passed as Python numbers and lists.
+A function takes the operands and, by name, the attributes; `evaluation.py` calls it.
 """
 
 # pyright: reportUnknownLambdaType=false
@@ -13,22 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
 
-from stepwell.integrations.openvino.dialect import ConstantOp, DelegateOp, OpenvinoOp
-from stepwell.ir.declared.inference import infers
-from stepwell.ir.declared.interpretation import interprets
-from stepwell.ir.diagnostics import StepwellError, UnsupportedError
-from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.sizes.size import UNKNOWN, Size
-from stepwell.ir.types import dims, element, tensor
-
-STATED = frozenset(
-    "axes axis begin depth end input_order k output_shape pads_begin pads_end reduction_axes "
-    "repeats scales_or_sizes split_lengths start step stop strides target_shape".split()
-)
-"""Names of operands that must be known for the result's type."""
 DTYPES = {
     "f32": torch.float32,
     "i32": torch.int32,
@@ -109,14 +93,23 @@ def _pooling(sides: Mapping[str, Any]) -> dict[str, Any]:
 
 def _max_pool(x: Tensor, **sides: Any) -> tuple[Tensor, Tensor]:
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
-    given = {**_pooling(sides), "dilation": sides["dilations"]}
+    given = {**_pooling(sides), "dilation": sides.get("dilations", 1)}
     values, places = pool(x, **given, return_indices=True)
-    return values, places.to(DTYPES[sides["index_element_type"]])
+    return values, places.to(DTYPES[sides.get("index_element_type", "i64")])
 
 
 def _average_pool(x: Tensor, **sides: Any) -> Tensor:
     pool: Any = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
     return pool(x, **_pooling(sides), count_include_pad=not sides["exclude-pad"])
+
+
+def _depth_to_space(x: Tensor, *, mode: str, block_size: int) -> Tensor:
+    if mode == "depth_first":
+        return F.pixel_shuffle(x, block_size)
+    n, channels, height, width = x.shape
+    depth = channels // block_size**2
+    parts = x.reshape(n, block_size, block_size, depth, height, width).permute(0, 3, 4, 1, 5, 2)
+    return parts.reshape(n, depth, height * block_size, width * block_size)
 
 
 def _adaptive_pool(x: Tensor, sizes: list[int]) -> Tensor:
@@ -257,6 +250,11 @@ def _rms(x: Tensor, gamma: Tensor, *, epsilon: float, output_type: str = "") -> 
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon) * gamma
 
 
+def _saturated(x: Tensor, *, destination_type: str) -> Tensor:
+    limits = torch.iinfo(DTYPES[destination_type])
+    return x.clamp(limits.min, limits.max).to(DTYPES[destination_type])
+
+
 def _product(x: Tensor, y: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
     return torch.matmul(x.mT if transpose_a else x, y.mT if transpose_b else y)
 
@@ -327,6 +325,13 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "RMS": _rms,
     "MatMul": _product,
     "FullyConnected": _linear,
+    "FullyConnectedQuantizedLegacy": lambda x, w, bias, scales, *_, **__: (
+        _linear(x, w, bias if bias.numel() else None) * scales
+    ),
+    "ConvertTruncation": lambda x, destination_type: x.to(DTYPES[destination_type]),
+    "ConvertSaturation": _saturated,
+    "Interpolate_opset4": lambda x, sizes, scales, axes, **more: _interpolate(x, sizes, **more),
+    "MaxPool_opset1": _max_pool,
     "Convolution": _convolution,
     "GroupConvolution": _convolution,
     "ConvolutionBackpropData": _transposed,
@@ -347,9 +352,10 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "Transpose": lambda x, order: x.permute(order or list(reversed(range(x.ndim)))),
     "Concat": lambda *parts, axis: torch.cat(parts, axis),
     "Slice": _slice,
-    "Broadcast": lambda x, shape, mode="numpy": x.expand(
+    "Broadcast": lambda x, shape, axes=None, mode="numpy": x.expand(
         torch.broadcast_shapes(tuple(x.shape), tuple(shape))
     ),
+    "DepthToSpace": _depth_to_space,
     "Tile": lambda x, repeats: x.repeat(repeats),
     "Pad": _pad,
     "Squeeze": lambda x, axes: x.squeeze(_listed(axes)),
@@ -372,107 +378,3 @@ def _unsqueezed(x: Tensor, axes: list[int]) -> Tensor:
     for axis in sorted(a % (x.ndim + len(axes)) for a in axes):
         x = x.unsqueeze(axis)
     return x
-
-
-def _called(op: OpenvinoOp, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Call an operator's function; operands with a name of `STATED` become numbers and lists."""
-    function = MEANINGS.get(op.TYPE)
-    if function is None:
-        raise UnsupportedError(f"{op.name}: the interpreter has no rule for it")
-    given = [
-        value.tolist() if op.SIGNATURE.operand_name(at) in STATED else value
-        for at, value in enumerate(operands)
-    ]
-    found = function(*given, **op.values())
-    return found if isinstance(found, tuple) else (found,)
-
-
-@interprets(OpenvinoOp)
-def _operator(op: OpenvinoOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    return _called(op, args)
-
-
-@interprets(ConstantOp)
-def _constant(op: ConstantOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    return (op.tensor(),)
-
-
-@interprets(DelegateOp)
-def _delegate(op: DelegateOp, args: Sequence[Any], ctx: Any) -> Sequence[Any]:
-    return ctx.run_region(op.body, args)
-
-
-# -- result types ----------------------------------------------------------------------------
-
-
-@infers(OpenvinoOp)
-def types_of(op: OpenvinoOp) -> Sequence[Attribute]:
-    """Infer result types by the operator's function on tensors without data.
-
-    Symbolic sizes are replaced by numbers, twice; the stated types must agree with both.
-    """
-    stated = [result.type for result in op.results]
-    if op.TYPE not in MEANINGS or any(UNKNOWN in dims(v.type) for v in op.operands):
-        return stated
-    symbols = {
-        name
-        for value in (*op.operands, *op.results)
-        for size in dims(value.type)
-        if isinstance(size, Size)
-        for name in size.symbols
-    }
-    if not symbols:
-        return _types_for(op, {}) or stated
-    for numbers in (4, 12), (8, 24):
-        sizes = {name: numbers[at % 2] for at, name in enumerate(sorted(symbols))}
-        given, found = [_at(type_, sizes) for type_ in stated], _types_for(op, sizes)
-        if found is not None and given != found:
-            raise StepwellError(f"results of types {given} are {found}, where sizes are {sizes}")
-    return stated
-
-
-def _at(type_: Attribute, sizes: Mapping[str, int]) -> Attribute:
-    """Return a type for these values of symbols."""
-    return tensor(
-        [d.evaluate(sizes) if isinstance(d, Size) else d for d in dims(type_)], element(type_)
-    )
-
-
-def _types_for(op: OpenvinoOp, sizes: Mapping[str, int]) -> list[Attribute] | None:
-    operands: list[Tensor] = []
-    for at, value in enumerate(op.operands):
-        is_stated = op.SIGNATURE.operand_name(at) in STATED
-        made = _known(value, sizes) if is_stated else _without_data(value.type, sizes)
-        if made is None:
-            return None
-        operands.append(made)
-    try:
-        found = _called(op, operands)
-    except StepwellError:
-        raise
-    except Exception as error:  # PyTorch's functions raise any class.
-        raise StepwellError((str(error).splitlines() or ["?"])[0]) from error
-    return [tensor([int(d) for d in t.shape], element_type(t.dtype)) for t in found]
-
-
-def _without_data(type_: Attribute, sizes: Mapping[str, int]) -> Tensor:
-    shape = dims(_at(type_, sizes))
-    return torch.empty(
-        [int(str(d)) for d in shape], dtype=torch_dtype(element(type_)), device="meta"
-    )
-
-
-def _known(value: SSAValue, sizes: Mapping[str, int]) -> Tensor | None:
-    """Return a value that is computed from constants and sizes; None if it is not."""
-    owner = value.owner
-    if isinstance(owner, ConstantOp):
-        return owner.tensor()
-    if not isinstance(owner, OpenvinoOp) or not isinstance(value.type, TensorType):
-        return None
-    if owner.TYPE == "ShapeOf":
-        shape = _without_data(owner.operands[0].type, sizes).shape
-        return torch.tensor(shape, dtype=torch.int64)
-    operands = [_known(operand, sizes) for operand in owner.operands]
-    if any(operand is None for operand in operands):
-        return None
-    return _called(owner, operands)[value.index]  # pyright: ignore
