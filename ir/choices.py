@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -33,22 +33,12 @@ class Choice:
         shape: the types of operands and results on which the choice depends, as text.
         costs: each alternative with an estimate of its time.
         chosen: the chosen alternative.
-        by_cpu: the estimated times on each CPU, if the program may run on several; then `costs` are
-            the largest ratios to the fastest alternative on a CPU.
     """
 
     step: str
     shape: str
     costs: Mapping[str, float]
     chosen: str
-    by_cpu: Mapping[str, Mapping[str, float]] = field(
-        default_factory=dict[str, Mapping[str, float]]
-    )
-
-    def lost(self, cpu: str) -> float:
-        """Return the nanoseconds that the chosen alternative loses on a CPU."""
-        times = self.by_cpu.get(cpu)
-        return times[self.chosen] - min(times.values()) if times else 0.0
 
     @property
     def key(self) -> str:

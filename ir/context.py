@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+from xdsl.ir import Operation
+
 from stepwell.ir.choices import Choice
 from stepwell.ir.diagnostics import StepwellError
 
@@ -42,6 +44,10 @@ class Context:
     """Ops, with dtypes, that a rewrite of the pipeline keeps from their nodes' deviations."""
     choices: dict[str, Choice] = field(default_factory=dict[str, Choice])
     """The choices made by the cost model or by a table, by key."""
+    losses: dict[tuple[str, Operation], Mapping[str, float]] = field(
+        default_factory=dict[tuple[str, Operation], Mapping[str, float]], repr=False
+    )
+    """By pass and op, the nanoseconds that a choice for several CPUs loses on each of them."""
     left_alone: dict[Place, str] = field(default_factory=dict["Place", str])
     """Where a pass raised an internal error, with the message: the op there stays unchanged."""
 
@@ -75,13 +81,7 @@ class Context:
         return self.options.get(name, default)
 
     def choose(
-        self,
-        step: str,
-        shape: str,
-        costs: Mapping[str, float],
-        default: str | None = None,
-        *,
-        by_cpu: Mapping[str, Mapping[str, float]] | None = None,
+        self, step: str, shape: str, costs: Mapping[str, float], default: str | None = None
     ) -> str:
         """Choose one of several alternatives: the one that a table names, else the cheapest.
 
@@ -90,16 +90,14 @@ class Context:
             shape: the shapes on which the choice depends (`choices.shape_of`).
             costs: the alternatives with an estimated time of each; the first wins ties.
             default: the cost model's choice, if it is not the cheapest.
-            by_cpu: the estimated times on each CPU, if the program may run on several.
 
         Raises:
             StepwellError: a table names an unknown alternative.
         """
         table: Mapping[str, str] = self.option("tuned") or {}
         by_cost = default or min(costs, key=costs.__getitem__)
-        chosen = table.get(f"{step} {shape}", by_cost)
-        choice = Choice(step, shape, dict(costs), chosen, dict(by_cpu or {}))
-        if chosen not in costs:
+        choice = Choice(step, shape, dict(costs), table.get(f"{step} {shape}", by_cost))
+        if (chosen := choice.chosen) not in costs:
             raise ChoiceError(
                 f"the table of choices names an unknown alternative, {chosen!r}, for {choice.key}",
                 help=f"alternatives are {', '.join(costs)}; measure again: stepwell sweep --tune",

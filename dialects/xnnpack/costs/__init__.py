@@ -16,7 +16,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from xdsl.ir import Operation
+
 from stepwell.ir.axes.layout_cost import LayoutCost
+from stepwell.ir.choices import shape_of
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 
@@ -209,7 +212,7 @@ def costs_of(context: Context) -> Costs:
 def choose(
     context: Context,
     step: str,
-    shape: str,
+    op: Operation,
     times: Callable[[Costs], Mapping[str, float]],
     costs: Costs | None = None,
 ) -> str:
@@ -221,19 +224,23 @@ def choose(
     Args:
         context: the context of the lowering.
         step: the pass that chooses.
-        shape: the shapes on which the choice depends (`choices.shape_of`).
+        op: the op whose types the choice depends on.
         times: returns the estimated nanoseconds of each form with the costs of a kind of CPU.
         costs: the costs that replace those of the CPU.
     """
     cpu = context.option("cpu")
     if costs is not None or cpu in KIND_OF:
-        return context.choose(step, shape, times(costs or costs_of(context)))
+        return context.choose(step, shape_of(op), times(costs or costs_of(context)))
     by_cpu = {cpu: times(load(KIND_OF[cpu])) for cpu in ANY}
     losses = {
         name: max(each[name] / min(each.values()) for each in by_cpu.values())
         for name in by_cpu[ANY[0]]
     }
-    return context.choose(step, shape, losses, by_cpu=by_cpu)
+    chosen = context.choose(step, shape_of(op), losses)
+    context.losses[step, op] = {
+        cpu: each[chosen] - min(each.values()) for cpu, each in by_cpu.items()
+    }
+    return chosen
 
 
 COSTS = load()

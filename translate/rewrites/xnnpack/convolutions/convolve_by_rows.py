@@ -34,7 +34,6 @@ from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import Costs, choose
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
-from stepwell.ir.choices import shape_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.rewriting.rewrite import Value as RunTime
@@ -249,7 +248,7 @@ def convolve_by_rows(*, op: Convolution2d, b: Rewriter, costs: Costs | None = No
         here = (1 - 2 * costs.worth) * directly(op, costs)
         return {"directly": here, "by rows": rows.cost(costs)}
 
-    if choose(b.program.context, "convolve-by-rows", shape_of(op), times, costs) == "directly":
+    if choose(b.program.context, "convolve-by-rows", op, times, costs) == "directly":
         refuse("copies of the image cost more than faster products save")
     return summed_by_rows(op, rows, weight.key.data, b)
 

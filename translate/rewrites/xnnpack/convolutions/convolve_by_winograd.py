@@ -26,7 +26,6 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import Costs, choose
 from stepwell.dialects.xnnpack.spatial import Convolution2d
-from stepwell.ir.choices import shape_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
@@ -143,7 +142,7 @@ def convolve_by_winograd(
         untiled = min(directly(op, costs), by_rows.cost(costs))
         return {"directly": (1 - 2 * costs.worth) * untiled, "by tiles": by_tiles(op, tiles, costs)}
 
-    if choose(b.program.context, "convolve-by-winograd", shape_of(op), times, costs) == "directly":
+    if choose(b.program.context, "convolve-by-winograd", op, times, costs) == "directly":
         refuse("the sums cost more than the products that they save")
     key = weight.key.data
     columns = [_column(op, tiles, key, column, b) for column in range(ELEMENTS)]
