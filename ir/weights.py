@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -22,6 +22,7 @@ from stepwell.ir.platform.weight_rows import SAMPLED, put_rows, row_blocks, samp
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 from stepwell.ir.weight_bytes import begin_digest, content_digest, dense_size, dense_view
 from stepwell.ir.weight_entries import Derived, Entry, Given, UnknownValue, WeightCounts
+from stepwell.ir.weight_lifetimes import Lifetimes
 
 Recipe = Callable[..., "torch.Tensor"]
 Rows = Literal["of the first", "of all"] | int
@@ -78,12 +79,11 @@ class WeightStore:
 
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     counts: WeightCounts = field(default_factory=WeightCounts)
-    facts: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    facts: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     """What analyses computed from elements, by analysis and key."""
     _hashes: dict[str, str] = field(default_factory=dict[str, str])
     _numbers: dict[tuple[Any, ...], str] = field(default_factory=dict[tuple[Any, ...], str])
-    _sources: tuple[int, dict[str, set[str]]] = (-1, {})
-    """The entries that have a key as a source, for this number of entries."""
+    _lifetimes: Lifetimes = field(default_factory=Lifetimes)
 
     def __contains__(self, key: object) -> bool:
         return key in self.entries
@@ -203,23 +203,19 @@ class WeightStore:
         self._evaluate(key)
         return self._ready(key)
 
-    def read(self, key: str, readers: Iterable[str] = ()) -> torch.Tensor:
+    def read(self, key: str) -> torch.Tensor:
         """Return the tensor of a key to an emitter, which reads each key once.
 
-        Derived tensors that this call evaluates are kept only for other entries that need them.
-
-        Args:
-            key: the key of the tensor.
-            readers: entries that are computed from the result now.
+        Derived tensors that are evaluated for it are kept until the other entries that need them
+        were read, too.
         """
+        self._lifetimes.begin(key, self.entries)
+        return self._read(key)
+
+    def _read(self, key: str) -> torch.Tensor:
         fresh = self._evaluate(key)
         held = self._ready(key)
-        now = {*fresh, *readers}
-        for name in fresh:
-            entry = self.entries[name]
-            if isinstance(entry, Derived) and not self._readers(name) - now:
-                self.counts.kept -= dense_size(entry.type)
-                entry.tensor = None
+        self.counts.kept -= self._lifetimes.release(fresh, self.entries)
         return held
 
     def rows(self, key: str) -> Iterator[torch.Tensor]:
@@ -236,17 +232,6 @@ class WeightStore:
         assert isinstance(count, int)
         for rows in row_blocks(count, size, _WRITTEN):
             yield some_rows(rows)
-
-    def _readers(self, key: str) -> set[str]:
-        """Return the entries that are not evaluated and have a key as a source."""
-        count, readers = self._sources
-        if count != len(self.entries):
-            readers = dict[str, set[str]]()
-            for name, entry in self.entries.items():
-                for source in entry.sources if isinstance(entry, Derived) else ():
-                    readers.setdefault(source, set()).add(name)
-            self._sources = len(self.entries), readers
-        return {name for name in readers.get(key, ()) if not self._is_ready(name)}
 
     def _evaluate(self, key: str) -> list[str]:
         """Evaluate a derived tensor and the sources that it needs; return the keys of all."""
@@ -362,21 +347,25 @@ class WeightStore:
     def _by_rows(self, key: str) -> Callable[[slice], torch.Tensor]:
         """Return a function that computes some rows of a tensor."""
         steps: list[tuple[str, Callable[[slice, torch.Tensor], torch.Tensor]]] = []
-        begin, chain = 0, list[str]()
+        begin, reader = 0, ""
+        self._lifetimes.begin(key, self.entries)
         while isinstance(entry := self._entry(key), Derived) and entry.tensor is None:
-            rows_of = _ROWS[entry.recipe]
-            cut = rows_of(dict(entry.parameters)) if callable(rows_of) else rows_of
+            others = self._lifetimes.others(key, reader, self.entries) if reader else []
+            if others and any(
+                not isinstance(_rows(self._entry(n)), int) for n in (reader, *others)
+            ):
+                break  # They need the same rows.
+            cut = _rows(entry)
             if cut is None:
                 break
-            chain.append(key)
-            key, *others = entry.sources
+            reader, (key, *others) = key, entry.sources
             self.counts.evaluated += 1
             if isinstance(cut, int):
                 begin += cut
             else:
                 step = _step(entry, [self.get(other) for other in others], cut, begin)
-                steps.append((chain[-1], step))
-        whole = self.read(key, chain)
+                steps.append((reader, step))
+        whole = self._read(key)
 
         def some_rows(rows: slice) -> torch.Tensor:
             made = whole[rows.start + begin : rows.stop + begin]
@@ -399,6 +388,7 @@ class WeightStore:
             entry = self.entries[key]
             if isinstance(entry, Derived) and entry.tensor is None:
                 stack.extend(entry.sources)
+        self._lifetimes.used = set(keys)
         self.entries = {key: entry for key, entry in self.entries.items() if key in needed}
 
     def forget_from(self, count: int) -> None:
@@ -458,6 +448,13 @@ def _evaluated(name: str, sources: Sequence[torch.Tensor], params: dict[str, Any
             f"a constant cannot be computed: {what}: {message}",
             help="run the model in PyTorch on this machine: the same call fails there",
         ) from error
+
+
+def _rows(entry: Entry) -> Rows | None:
+    """Return which rows of its sources a derived entry needs for the same rows of its own."""
+    assert isinstance(entry, Derived)
+    rows = _ROWS[entry.recipe]
+    return rows(dict(entry.parameters)) if callable(rows) else rows
 
 
 def _step(

@@ -164,7 +164,8 @@ def test_each_element_of_a_derived_weight_is_computed_once(name: str, target: st
     lowered = stepwell.lower(torch.export.export(module, inputs), target)
     weights = lowered.program.weights
     if file == "resnet":
-        assert weights.counts.evaluated == 0, "a pass read a weight, and nothing came of it"
+        read = weights.counts.elements.values()
+        assert max(read, default=0) <= 512, "a pass read more than biases, and nothing came of it"
     lowered.emit()
     computed = {key: count for key, count in weights.counts.elements.items() if key in weights}
     assert {key: weights.get(key).numel() for key in computed} == computed
