@@ -7,6 +7,7 @@ from __future__ import annotations
 from math import inf, prod
 from typing import Any
 
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute, Operation
 
 import stepwell.dialects.aten.families  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -126,9 +127,17 @@ def _places(op: Any) -> tuple[int, int]:
     return 0, (size if isinstance(size, int) else 1 << 31) - 1
 
 
-@means("aten.max_pool2d.default", "tosa.max_pool2d")
-def max_pool(x: Term) -> Term:
-    return greatest(x)
+@means("aten.max_pool2d.default", "tosa.max_pool2d", "xnnpack.max_pooling_2d")
+def max_pool(x: Term, *, output_min: Limit, output_max: Limit, dilation: Any) -> Term:
+    steps = dilation.get_values() if isinstance(dilation, DenseArrayBase) else dilation
+    if any(step != 1 for step in (steps if isinstance(steps, list | tuple) else [steps or 1])):
+        raise NotSaid  # All pixels of a window may be padding, which is −∞.
+    return limited(greatest(x), output_min, output_max)
+
+
+@means("xnnpack.global_average_pooling_2d")
+def global_average_pool(x: Term, *, output_min: Limit, output_max: Limit) -> Term:
+    return limited(average(x), output_min, output_max)
 
 
 @means("aten.softmax.int", "aten._softmax.default", "xnnpack.softmax")

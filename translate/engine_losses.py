@@ -197,7 +197,9 @@ def widened_by_engines(
         return replace(found, low=-inf, high=inf, nan=True, whole=False) if is_lost else found
     is_limited = measured[0].split()[-1] in ("clamped", "xnnpack.clamp")
     for change in _changes(*measured):
-        if not change.may_meet(given):
+        # A product's factor that is read as zero leaves a sum without it, which is in `found`.
+        is_left_out = change.is_flush and change.result in ZEROS and op.name in PRODUCTS
+        if is_left_out or not change.may_meet(given):
             continue
         if change.result == "nan":
             found = replace(found, nan=True)

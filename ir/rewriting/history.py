@@ -31,13 +31,14 @@ class Event:
 
 @dataclass(frozen=True)
 class RefusalRecord:
-    """A refusal, with the op that it concerns."""
+    """A refusal, with the op that it concerns, and its `saving`."""
 
     rewrite: str
     op: str
     node: str | None
     where: str | None
     reason: str
+    saving: float = 0.0
 
 
 class Watch(Protocol):
@@ -68,9 +69,9 @@ class History:
     swept: int = 0
     watch: Watch | None = None
 
-    def refuse(self, rewrite: str, op: Operation, reason: str) -> None:
+    def refuse(self, rewrite: str, op: Operation, reason: str, saving: float = 0.0) -> None:
         """Record a refusal; a repeated one is recorded once."""
         node, name = node_name(op.location), op_name(op)
         key = (rewrite, name, node, reason)
         if key not in self.refusals:
-            self.refusals[key] = RefusalRecord(rewrite, name, node, describe_op(op), reason)
+            self.refusals[key] = RefusalRecord(rewrite, name, node, describe_op(op), reason, saving)

@@ -88,6 +88,8 @@ class Rewriter:
     """
     modified: list[Operation] = field(default_factory=list[Operation])
     """Ops that were modified in place."""
+    saving: float = 0.0
+    """The estimated nanoseconds that the new ops save (`Refusal.saving`)."""
     home: Block = field(init=False)
     """The block of the root's weights, also after the root is erased."""
 

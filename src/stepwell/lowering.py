@@ -26,6 +26,7 @@ from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
 from stepwell.pipelines.pass_pipeline.stages import stretch
 from stepwell.program import from_exported_program, programs_of
 from stepwell.report.advice import left_to_kernels
+from stepwell.report.hints import hints
 from stepwell.report.report import CheckedSteps, Report
 from stepwell.targets.table import PIPELINES, find_target
 from stepwell.targets.target import PipelineLike, Target
@@ -185,6 +186,7 @@ def lower_as_far(
         work=total,
         cuts=chosen_target.cuts(work),
         packed=chosen_target.packed_weights(work),
+        hints=hints(work, refusals),
         statistics=work.context.statistics,
     )
     certificate = extension("certificate")(recorder, target) if recorder else None

@@ -32,7 +32,7 @@ def last_op(sample: str) -> tuple[Any, Any, list[Any]]:
 
 
 MEANT = {n for d in ("aten", "xnnpack", "tosa") for n in meant_names(d)}
-WINDOWS = {"aten.max_pool2d.default", "tosa.max_pool2d"}
+WINDOWS = {"aten.max_pool2d.default", "tosa.max_pool2d", "xnnpack.max_pooling_2d"}
 
 
 def is_tried(sample: str) -> bool:

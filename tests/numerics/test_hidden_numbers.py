@@ -164,6 +164,7 @@ def test_only_what_holds_for_every_input_is_a_proof() -> None:
         "analysis.is_finite",
         "analysis.is_never_nan",
         "analysis.is_within",
+        "analysis.sums_are_finite",
         "analysis.keeps_denormals",
         "attention_pattern.scores_are_finite",
         "choose_by_rank.is_whole_in_rows",

@@ -56,9 +56,9 @@ _T = TypeVar("_T")
 class Refused(Exception):
     """Raised by `refuse`, and caught by the lowering that runs the function."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, reason: str, saving: float = 0.0) -> None:
+        super().__init__()
+        self.refusal = Refusal(reason, saving)
 
 
 def refuse(reason: str) -> NoReturn:
@@ -168,7 +168,7 @@ class Lowering(Rewrite[Drawn]):
             nonlocal lost
             lost = None if loses is None else loses(op, program)
             if lost is not None and (reason := forbidden(lost, program.context)):
-                refuse(reason)
+                raise Refused(reason, pad.saving)
 
         loses = type(self).loses
         pad = Pad(op, program, None if loses is None else refuse_deviation)
@@ -180,7 +180,7 @@ class Lowering(Rewrite[Drawn]):
                     refuse_deviation()
                 drawn = Drawn(op, pad, tuple(values), lost)
         except Refused as refused:
-            return Refusal(refused.reason)
+            return refused.refusal
         finally:
             if drawn is None:
                 pad.drop()

@@ -16,6 +16,7 @@ from stepwell.translate.range_analysis.analysis import (
     is_within,
     keeps_denormals,
     most,
+    sums_are_finite,
     values_of,
 )
 from stepwell.translate.range_analysis.interval import ANY, Interval
@@ -33,5 +34,6 @@ __all__ = [
     "is_within",
     "keeps_denormals",
     "most",
+    "sums_are_finite",
     "values_of",
 ]

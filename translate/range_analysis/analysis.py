@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf, isnan
+from math import inf, isnan, prod
 from typing import Generic, TypeVar
 
 import torch
@@ -32,15 +32,22 @@ from stepwell.ir.dtypes import has_torch_dtype, i64, is_float, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
-from stepwell.translate.range_analysis.evaluation import Evaluation, kind_of_value
-from stepwell.translate.range_analysis.interval import ANY, Interval, hull, of_number
+from stepwell.translate.range_analysis.evaluation import (
+    Evaluation,
+    RowSums,
+    has_rows,
+    is_left_unread,
+    kind_of_value,
+)
+from stepwell.translate.range_analysis.interval import ANY, SLACK, Interval, hull, of_number
 
 LARGEST_READ = 1 << 18
 """The most elements of a weight that are read."""
 LARGEST_LAYER = 1 << 24
 """The most elements of a layer's weight whose row sums are computed."""
+ROWS = "row sums"
 LONGEST_ROW = 1 << 22
-"""The most f32 products whose computed sum is, in any order, below twice its exact bound."""
+"""The most f32 products of a sum for which `RowSums.slack` holds."""
 
 
 ENGINES: dict[str, Callable[[Operation, Interval, Sequence[Interval], Program], Interval]] = {}
@@ -71,6 +78,9 @@ class Analysis(ABC, Generic[_T]):
         """Return the result of the analysis for an SSA value; analyze it first if necessary."""
         if value in self.known:
             return self.known[value]
+        if weight_key(value) is not None:  # Read only if a transfer function asks for it.
+            found = self.known[value] = self.found(value)
+            return found
         if self.looking:
             raise _Asked(value)
         self.looking = True
@@ -98,13 +108,14 @@ class Analysis(ABC, Generic[_T]):
         return known[value]
 
     def read(self, value: SSAValue) -> Iterable[SSAValue]:
-        """Return the tensor operands of the op that defines a value, which must be analyzed before
-        it.
+        """Return the tensors, except weights, from which an op computes a value: they must be
+        analyzed before it.
         """
         op = value.owner
         if not isinstance(op, Operation) or kind_of_value(value) is None or weight_key(value):
             return ()
-        return [v for v in operands_of(op) if isinstance(v.type, TensorType)]
+        tensors = (v for v in operands_of(op) if isinstance(v.type, TensorType))
+        return [v for v in tensors if weight_key(v) is None]
 
     @abstractmethod
     def found(self, value: SSAValue) -> _T:
@@ -117,8 +128,6 @@ class Values(Analysis[Interval]):
 
     assumed: Mapping[SSAValue, Interval] = field(default_factory=dict[SSAValue, Interval])
     """The declared ranges of inputs."""
-    rows: dict[str, float] = field(default_factory=dict[str, float])
-    """The maximum sum of magnitudes along a row, by the key of a layer's weight."""
 
     def given(self, value: SSAValue) -> Interval:
         """Return the interval of a value that is not computed by an op with known semantics: its
@@ -186,7 +195,9 @@ class Values(Analysis[Interval]):
         target = "xnnpack" if isinstance(op, XnnpackOp) else self.program.context.target
         if (widened := ENGINES.get(target)) is not None:
             tensors = [v for v in operands_of(op) if isinstance(v.type, TensorType)]
-            found = widened(op, found, [self.of(value) for value in tensors], self.program)
+            first = self.of(tensors[0]) if tensors else ANY
+            held = [ANY if is_left_unread(v, op, first) else self.of(v) for v in tensors]
+            found = widened(op, found, held, self.program)
         limits = op.output_range if isinstance(op, XnnpackOp) else range_of(op)
         if limits is None:
             return found
@@ -194,6 +205,8 @@ class Values(Analysis[Interval]):
         return Interval(max(found.low, low), min(found.high, high), found.nan, found.whole)
 
     def _of_weight(self, key: str, value: SSAValue) -> Interval:
+        if (sums := self.program.weights.facts.get((ROWS, key))) is not None:
+            return Interval(sums.least(1.0, 0.0), sums.most(1.0, 0.0), False)
         held_as = self.program.weights.type_of(key)
         if _count(held_as) > LARGEST_READ and element(held_as) != i64:
             return self.given(value)
@@ -213,27 +226,37 @@ class Values(Analysis[Interval]):
             return ANY
         return Interval(float(numbers.min()), float(numbers.max()), True)
 
-    def most_of_rows(self, weight: SSAValue) -> float:
-        """Return the largest L1 norm of a row of a layer's weight, `[out, …]`."""
+    def row_sums(self, weight: SSAValue) -> RowSums | None:
+        """Return the largest sums along rows of a layer's weight, `[out, …]`; None if unknown."""
         key = weight_key(weight)
         if key is None or _count(weight.type) > LARGEST_LAYER:
-            return inf
-        if key not in self.rows:
-            self.rows[key] = self._sum_rows(key)
-        return self.rows[key]
+            return None
+        facts = self.program.weights.facts
+        if (ROWS, key) not in facts:
+            facts[ROWS, key] = self._sum_rows(key)
+        return facts[ROWS, key]
 
-    def _sum_rows(self, key: str) -> float:
+    def _sum_rows(self, key: str) -> RowSums | None:
+        type_ = self.program.weights.type_of(key)
+        shape = [size for size in dims(type_) if isinstance(size, int)]
+        count = prod(shape[1:])
+        is_layer = len(shape) > 1 and 0 not in shape and is_float(element(type_))
+        if not is_layer or count > LONGEST_ROW:
+            return None
+        found: list[torch.Tensor] = []
         try:
-            weight = self.program.weights.get(key)
+            for some in self.program.weights.rows(key):
+                rows = some.detach().flatten(1)
+                wide = torch.promote_types(rows.dtype, torch.float32)
+                parts = rows.clamp(min=0), -rows.clamp(max=0)
+                found.append(torch.stack([part.sum(1, dtype=wide) for part in parts]))
         except UnknownValue:
-            return inf
-        if weight.dim() < 2 or not weight.numel() or not weight.is_floating_point():
-            return inf
-        if weight[0].numel() > LONGEST_ROW:
-            return inf
-        rows = weight.detach().flatten(1).abs()  # This takes a tenth of `vector_norm`'s time.
-        found = float(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)).max())
-        return inf if isnan(found) else found
+            return None
+        positive, negative = torch.cat(found, 1).double()
+        # A sum of n products rounds each by a factor of at most 1 ± (n + 1) · 2⁻²³, and these sums
+        # by less: together below 1 + (n + 1) · 2⁻²¹ for n up to 2²².
+        sums = RowSums(positive, negative, 1 + (count + 1) * 2.0**-21)
+        return sums if sums.most(1.0, -1.0) < inf else None  # Nor NaN.
 
 
 def _declared(value: SSAValue) -> tuple[float, float] | None:
@@ -242,6 +265,12 @@ def _declared(value: SSAValue) -> tuple[float, float] | None:
     if not isinstance(value, BlockArgument) or not isinstance(method, FuncOp):
         return None
     return declared_ranges(method)[value.index] if RANGES in method.attributes else None
+
+
+def _is_known(argument: SSAValue) -> bool:
+    """Whether an input of a method is bounded by its type, or by a declaration."""
+    kind = kind_of_value(argument)
+    return kind is not None and (not kind.is_float or _declared(argument) is not None)
 
 
 def _count(type_: Attribute) -> int:
@@ -319,6 +348,26 @@ def is_summable(value: SSAValue, program: Program) -> Proof | None:
     largest = torch.finfo(torch_dtype(of)).max * 2.0**-24 if is_float(of) else 0.0
     is_small = is_within(value, -largest, largest, program)
     return all_of(is_never_nan(value, program), is_small)
+
+
+def sums_are_finite(op: Operation, times: float, program: Program) -> Proof | None:
+    """Return a proof that the inputs of a layer and its sums of products with a bias, added in any
+    order, are numbers, also with every summand multiplied by up to `times`.
+    """
+    values = values_of(program)
+    if not any(map(_is_known, (arg for func in program.methods.values() for arg in func.args))):
+        return None  # Any input may be NaN: the operands need not be analyzed.
+    x, weight, *bias = (value for value in op.operands if isinstance(value.type, TensorType))
+    given = [values.of(value) for value in (x, *bias)]
+    kind = kind_of_value(x)
+    is_single = kind is not None and kind.slack <= SLACK  # Halves are summed as halves.
+    are_numbers = all(held.is_bounded and not held.nan for held in given)
+    rows = values.row_sums(weight) if is_single and are_numbers and has_rows(op) else None
+    if rows is None:
+        return None
+    most = given[0].most * max(1.0, rows.most(1.0, -1.0)) + sum(b.most for b in given[1:])
+    is_proved = 2 * times * most < torch.finfo(torch_dtype(element(x.type))).max
+    return Proof("no sum of products overflows") if is_proved else None
 
 
 def is_finite(value: SSAValue, program: Program) -> Proof | None:

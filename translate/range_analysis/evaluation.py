@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Protocol
 
+import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
+from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.scalar_semantics import Scalar, Term, count_of, keeps_axes, meaning
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.identity_cache import once_each
 from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
+from stepwell.ir.work import size
 from stepwell.translate.range_analysis.interval import (
     ANY,
     LEAST_EPSILON,
@@ -31,15 +33,42 @@ from stepwell.translate.range_analysis.interval import (
 
 ABSORBED = 1e30
 """Numbers below it leave the largest singles as they are, and infinities."""
+LARGEST_OF_MEANS = 1 << 12
+"""The most elements of a product's weight that are read if its other factor is unbounded: a mean of
+squares is known to be positive.
+"""
 DEEPEST = 4
 """The most ops before a value that are searched for operands of a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """The sums over the elements of each row of a weight `[out, …]`, in f32 at least.
+
+    Attributes:
+        positive, negative: the sums of positive elements, and of the magnitudes of negative ones,
+            `[out]`.
+        slack: a factor for rounding, of these sums and of a sum of products in any order.
+    """
+
+    positive: torch.Tensor
+    negative: torch.Tensor
+    slack: float
+
+    def most(self, high: float, low: float) -> float:
+        """Return the largest sum of products with numbers from `low` ≤ 0 to `high` ≥ 0."""
+        return self.slack * float((self.positive * high - self.negative * low).max())
+
+    def least(self, high: float, low: float) -> float:
+        """Return the smallest sum of products with numbers from `low` ≤ 0 to `high` ≥ 0."""
+        return -self.slack * float((self.negative * high - self.positive * low).max())
 
 
 class Known(Protocol):
     """The interface of the analysis of a program, `analysis.Values`, that an evaluation queries."""
 
     def of(self, value: SSAValue) -> Interval: ...
-    def most_of_rows(self, weight: SSAValue) -> float: ...
+    def row_sums(self, weight: SSAValue) -> RowSums | None: ...
 
 
 Bound = tuple[Scalar, Scalar, bool]
@@ -220,13 +249,12 @@ class Evaluation:
         size = sizes[at]
         return 0.5 / size if is_summed and at == over and isinstance(size, int) and size else 0.0
 
-    def sum_of_products(self, given: Scalar) -> tuple[float, bool] | None:
-        """Return a bound on the magnitude of sums of products before rounding, and whether they may
-        be NaN.
+    def sum_of_products(self, given: Scalar) -> Interval | None:
+        """Return the interval of sums of products, and of their partial sums in any order.
 
-        The bound is known for products with a layer's weight, and for products with probabilities:
-        a row of these is nonnegative and sums to at most 1, so that no sum exceeds the greatest
-        number it weighs. None for others.
+        It is known for products with a layer's weight, and for products with probabilities: a row
+        of these is nonnegative and sums to at most 1, so that no sum exceeds the greatest number it
+        weighs. None for others.
         """
         if not isinstance(given, Term) or given.function != "multiply":
             return None
@@ -236,11 +264,15 @@ class Evaluation:
         source = x.value if isinstance(x, Term) else None
         if source is not None and are_probabilities_of_rows(source, self.op):
             weighed = self(y)
-            found = weighed.most * (1 + SLACK), self(x).nan or weighed.nan
-            return found if weighed.is_bounded else None
-        size = self(x).most
-        rows = self.values.most_of_rows(y.value) if size < inf and _has_rows(self.op) else inf
-        return (size * rows, self(x).nan) if rows < inf else None
+            most = 2 * weighed.most * (1 + SLACK)
+            nan = self(x).nan or weighed.nan
+            return Interval(-most, most, nan) if weighed.is_bounded else None
+        held = self(x)
+        rows = self.values.row_sums(y.value) if held.is_bounded and has_rows(self.op) else None
+        if rows is None:
+            return None
+        low, high = min(float(held.low), 0.0), max(float(held.high), 0.0)  # Zero is padding.
+        return Interval(rows.least(high, low), rows.most(high, low), held.nan)
 
     def attention(self) -> Interval:
         """Return the interval of an attention: that of its values if no score is infinite or NaN.
@@ -390,10 +422,19 @@ def are_probabilities_of_rows(value: SSAValue, product: Operation) -> bool:
     return False
 
 
-def _has_rows(op: Operation) -> bool:
+def is_left_unread(weight: object, op: Operation, factor: Interval) -> bool:
+    """Whether a weight of a product is not read, because it is large and its factor unbounded."""
+    if factor.is_bounded or not isinstance(weight, SSAValue) or not is_of(op, "product"):
+        return False
+    return weight_key(weight) is not None and size(weight.type) > LARGEST_OF_MEANS
+
+
+def has_rows(op: Operation) -> bool:
     """Whether an op sums products with the rows of a weight, `[out, …]`."""
-    name = op.name
-    return name == "aten.linear.default" or ".conv" in name
+    if op.name == "xnnpack.fully_connected":
+        return "transpose_weights" not in op.properties
+    is_layer = op.name == "aten.linear.default" or ".conv" in op.name
+    return is_layer and meaning(op) is not None  # A transposed convolution has none.
 
 
 def kind_of_value(value: SSAValue) -> Kind | None:

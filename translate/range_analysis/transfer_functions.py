@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import inf
 
 from stepwell.ir.declared.scalar_semantics import PRIMITIVES, Term
-from stepwell.translate.range_analysis.evaluation import RULES, Evaluation
+from stepwell.translate.range_analysis.evaluation import RULES, Evaluation, is_left_unread
 from stepwell.translate.range_analysis.interval import (
     ANY,
     LEAST_EPSILON,
@@ -220,7 +220,8 @@ def _multiply(ask: Evaluation, term: Term) -> Interval:
         if count is not None:
             size = 2 * math.sqrt(count)  # The factor of two allows for rounding.
             return Interval(-size, size, _product(ask(part), ask(factor)).nan)
-    return _product(ask(one), ask(other))
+    x, weight = ask(one), other.value if isinstance(other, Term) else None
+    return _product(x, ANY if is_left_unread(weight, ask.op, x) else ask(other))
 
 
 def _divide(ask: Evaluation, term: Term) -> Interval:
@@ -305,13 +306,11 @@ def _where(ask: Evaluation, term: Term) -> Interval:
 
 def _total(ask: Evaluation, term: Term) -> Interval:
     operand = term.operands[0]
-    x, count = ask(operand), ask.count
-    least = ask.least_total(operand)
     found = ask.sum_of_products(operand)
     if found is not None:
-        rows, nan = found
-        overflows = 2 * rows > ask.largest or ask.slack > SLACK  # Halves are summed as halves.
-        return Interval(-2 * rows, 2 * rows, nan or overflows)
+        overflows = found.most > ask.largest or ask.slack > SLACK  # Halves are summed as halves.
+        return Interval(found.low, found.high, found.nan or overflows)
+    x, count, least = ask(operand), ask.count, ask.least_total(operand)
     mixed = x.low < 0 < x.high
     if count is None and ask.is_float and x.most * MOST_ELEMENTS < ask.largest:
         count = MOST_ELEMENTS

@@ -20,13 +20,14 @@ from xdsl.ir import Operation
 from stepwell.dialects.cmsis.costs import LAYOUT as CMSIS
 from stepwell.dialects.tosa.costs import LAYOUT as TOSA
 from stepwell.dialects.xnnpack.costs import COSTS
+from stepwell.dialects.xnnpack.costs.nodes import nanoseconds
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.ir.rewriting.rewriter import Rewriter
-from stepwell.ir.work import operations, size
+from stepwell.ir.work import operations
 from stepwell.lowering import lower
 from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule
 from stepwell.translate.rules.notation import Rule
@@ -168,11 +169,6 @@ FLOAT = 8
 """Byte multiplications that a core performs in the time of one float multiplication."""
 WORTH = 0.03
 """Least difference that is reported, as a part of a cost."""
-_MOVES = {
-    "transpose": COSTS.transpose, "slice": COSTS.slice, "concatenate": COSTS.slice,
-    "split": COSTS.slice, "convert": COSTS.convert, "reshape": COSTS.copy,
-    "constant_pad": COSTS.slice,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -216,12 +212,11 @@ class Optimum:
 def cost(program: Program, target: str) -> float:
     """Estimate the cost of a lowered program by its target's own model.
 
-    XNNPACK: nanoseconds of `dialects/xnnpack/costs`; an op outside delegates costs a copy in
-    addition to its work. TOSA: operators, then elements. CMSIS-NN: multiplications and elements,
-    with the cost of calls from `dialects/cmsis/costs.py`.
+    XNNPACK: nanoseconds of `dialects/xnnpack/costs`. TOSA: operators, then elements. CMSIS-NN:
+    multiplications and elements, with the cost of calls from `dialects/cmsis/costs.py`.
     """
     if target == "xnnpack":
-        return sum(_nanoseconds(op) for op in _leaves(program))
+        return sum(nanoseconds(op, COSTS) for op in _leaves(program))
     if target.startswith("tosa"):
         return sum(TOSA.op + operations(op) for op in _leaves(program))
     return sum(CMSIS.op + _work(op) for op in _leaves(program))
@@ -241,22 +236,6 @@ def _work(op: Operation) -> float:
     if "depthwise" in op.name and isinstance(result, TensorType) and result.get_shape():
         return operations(op) / max(result.get_shape()[-1], 1)  # Channels are last.
     return operations(op)
-
-
-def _nanoseconds(op: Operation) -> float:
-    dialect, _, name = op.name.partition(".")
-    written = sum(size(result.type) for result in op.results)
-    if dialect != "xnnpack":
-        return COSTS.layout_node + written * (COSTS.copy + COSTS.element)
-    if "depthwise" in name:
-        taps = operations(op) // max(written, 1)
-        return COSTS.node + written * COSTS.window(max(taps, 1))
-    if any(word in name for word in ("fully_connected", "convolution", "matrix_multiply")):
-        return COSTS.node + operations(op) * COSTS.product
-    for word, per_element in _MOVES.items():
-        if word in name:
-            return COSTS.layout_node + written * per_element
-    return COSTS.node + written * (COSTS.addition if len(op.operands) > 1 else COSTS.element)
 
 
 def optimum(program: Program, target: str, most: int = 64, **options: Any) -> Optimum:

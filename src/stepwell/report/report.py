@@ -16,6 +16,7 @@ from stepwell.ir.rewriting.failures import MISTAKE, SWITCH
 from stepwell.ir.rewriting.history import Event, RefusalRecord
 from stepwell.ir.rewriting.pipeline import StepRecord
 from stepwell.report.advice import Advice, Left, advice_lines, advise
+from stepwell.report.hints import Hint
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -62,6 +63,7 @@ class Report(Shown):
         left: the ops that are left to the runtime's own kernels, with their refusals.
         work: the cost of the whole program, in the units of `left` (`costs.operations`); 0 if
             `left` is empty.
+        hints: options that would make the program faster, by the cost model.
         statistics: the statistics of passes, by name of the pass or rewrite and of the statistic.
     """
 
@@ -80,6 +82,7 @@ class Report(Shown):
     work: int = 0
     cuts: int = 0
     packed: tuple[int, int] = (0, 0)
+    hints: tuple[Hint, ...] = ()
     ranges: Mapping[str | int, tuple[float, float]] = field(
         default_factory=dict[str | int, tuple[float, float]]
     )
@@ -121,6 +124,7 @@ class Report(Shown):
             "engine_losses": dict(self.engine_losses),
             "statistics": {name: dict(counts) for name, counts in self.statistics.items()},
             "advice": self.advice,
+            "hints": self.hints,
             "checked": len(self.check.steps) if self.check else 0,
         }
 
@@ -150,6 +154,7 @@ class Report(Shown):
             f"seconds    {self.seconds:.3f}",
             f"numerics   {self.numerics}",
             *(f"input      {name}: {low} to {high}" for name, (low, high) in self.ranges.items()),
+            *(f"hint       {hint}" for hint in self.hints),
             *self._engines(),
             *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
             *self._mistakes(),

@@ -47,6 +47,10 @@ def limited_twice(least: float) -> str:
     """
 
 
+POOLED = """
+    %s = aten.sigmoid.default(%x: f32[1, 1, 2, 2])
+    %y = aten.max_pool2d.default(%s, [2, 2], [1, 1], [1, 1], {})
+"""
 BOTH_ENDS: dict[str, tuple[str, float, float]] = {
     "a fill": (  # It stays where x is no more than 0.
         f"{SIGMOID}; {TRUTHS}; %y = aten.masked_fill.Scalar(%s, %t, -inf)", -inf, 0.5,
@@ -57,6 +61,8 @@ BOTH_ENDS: dict[str, tuple[str, float, float]] = {
         f"{SIGMOID}; %o = aten.add.Scalar(%s, 1.0); %y = aten.log.default(%o)", 0.0, 0.69315,
     ),
     "the logarithm of 0": (f"{SIGMOID}; %y = aten.log.default(%s)", -inf, 0.0),
+    "a window": (POOLED.format("[1, 1]"), 0.0, 1.0),
+    "a window of padding alone": (POOLED.format("[3, 3]"), -inf, inf),
     # Half of its last place is 1.0e31.
     "what the least number absorbs": (limited_twice(-9.9e29), -LARGEST, 0.0),
     "what it does not absorb": (limited_twice(-2.1e31), -inf, 0.0),

@@ -25,6 +25,7 @@ from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.decompositions.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.range_analysis import sums_are_finite
 from stepwell.translate.rewrites.attention.attention_pattern import constant_factor
 from stepwell.translate.rewrites.building import overflows
 from stepwell.translate.scale_folding.constants import constant_along
@@ -41,11 +42,11 @@ Constant = str | float
 """A weight's key, or a number."""
 
 
-def _loses(op: Any, program: Program) -> Deviation:
+def _loses(op: Any, program: Program) -> Deviation | None:
     """Return the deviation of scaled weights: products that grow by the factor may overflow."""
     found = constant_after(op, "factor")
     assert found is not None, "it is a match"
-    return grows(found[1], program)
+    return grows(*found, program)
 
 
 @lowers(
@@ -166,8 +167,8 @@ def makes_weights_infinite(factor: Constant, type_: Attribute, program: Program)
     return None if is_finite else Refusal("the factor is not finite, and its products would be NaN")
 
 
-def grows(factor: Constant, program: Program) -> Deviation:
-    """Return the deviation of folding a factor greater than one into sums of products.
+def grows(layer: SchemaOp, factor: Constant, program: Program) -> Deviation | None:
+    """Return the deviation of folding a factor greater than one into a layer's sums of products.
 
     A factor of at most one makes the products smaller: they are right even where the unscaled sum
     overflows.
@@ -178,7 +179,8 @@ def grows(factor: Constant, program: Program) -> Deviation:
         largest = abs(factor)
     if largest <= 1.0:
         return REORDERED
-    return Deviation("sums that grow by the factor may overflow before they cancel")
+    lost = Deviation("sums that grow by the factor may overflow before they cancel")
+    return lost.unless(sums_are_finite(layer, largest, program))
 
 
 RULES = lowerings_of(__name__)

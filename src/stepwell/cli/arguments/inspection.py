@@ -143,6 +143,7 @@ def validate(parser: argparse.ArgumentParser) -> None:
         help="what a device computed on the first inputs: .npz (output_0, …), or an ETDump",
     )
     add("--special-values", **FLAG, help="also infinities, NaN, denormal numbers, overflow")
+    add("--ranges", metavar="image:0..1", help="ranges of inputs that the lowering declared")
     add("--seed", type=int, default=0, help="seed of the random samples (0)")
     add("--script", **FILE, help="write a script that shows the fault without the model")
     add("--html", **FILE, help="write a page with both programs side by side")

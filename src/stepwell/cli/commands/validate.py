@@ -16,6 +16,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.loaders.artifacts import read_artifact, read_at_any_size
 from stepwell.loaders.models import Model
+from stepwell.targets.target import RANGES
 from stepwell.validation.artifacts import validate
 from stepwell.validation.artifacts.given import read_inputs, read_recorded
 
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             recorded=read_recorded(arguments.recorded) if arguments.recorded else None,
             seed=arguments.seed,
             special=arguments.special_values,
+            ranges=arguments.ranges and RANGES.read(arguments.ranges),
         )
     print(found)
     written: list[Path] = []

@@ -10,18 +10,20 @@ from torch.export import ExportedProgram
 
 from stepwell.backends.executorch.writing.bundled import bundled_inputs, is_bundled, unbundled
 from stepwell.ir.calls.arguments import validate_arguments
+from stepwell.ir.calls.calling import declare_ranges, declared_ranges
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import Content, content
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port
 from stepwell.program import from_exported_program
+from stepwell.targets.target import RANGES
 from stepwell.translate.importer.export_call import export
 from stepwell.validation.artifacts.diagnosis import diagnose
 from stepwell.validation.artifacts.given import given_inputs
 from stepwell.validation.artifacts.inputs import cases_of, samples_of
 from stepwell.validation.artifacts.pair import Pair
 from stepwell.validation.artifacts.verdict import Validation
-from stepwell.validation.samples import Sample
+from stepwell.validation.samples import Sample, within
 
 Source = Program | ExportedProgram | Mapping[str, ExportedProgram] | torch.nn.Module
 
@@ -36,6 +38,7 @@ def validate(
     recorded: Mapping[str, torch.Tensor] | None = None,
     seed: int = 0,
     special: bool = False,
+    ranges: Mapping[Any, Any] | None = None,
 ) -> Validation:
     """Compare an artifact, written by any flow, with the program from which it was made.
 
@@ -56,12 +59,17 @@ def validate(
             `output_1`, …, and any other values. The artifact is then not run here.
         seed: the seed of the random samples.
         special: also compare infinities, NaN, denormal numbers and overflow.
+        ranges: the ranges of inputs that the lowering declared: samples are within them, and
+            `inputs` must be.
 
     Raises:
         StepwellError: a file cannot be read, or the two programs have different inputs.
     """
     given, held = given_inputs(inputs), content(artifact, "artifact")
-    origin = _source(source, inputs)
+    origin, declared = _source(source, inputs), RANGES.take(ranges)
+    if declared:
+        origin = origin.clone()
+        declare_ranges(list(origin.methods.values()), declared)
     pair = Pair(
         unbundled(held) if is_bundled(held) else held,
         None if external is None else content(external, ".ptd"),
@@ -82,8 +90,11 @@ def validate(
                 f"{len(func.function_type.inputs.data)}",
                 help="pass the inputs of a call as a tuple, those of several as a list of tuples",
             )
+        if not given:  # Examples of a file may be outside.
+            usable = [tuple(map(within, one, declared_ranges(func))) for one in usable]
         samples[name] = samples_of(func, usable, seed, special=special)
     pair.compare(cases_of(origin, samples))
+    pair.notes += [f"input {name} is from {a} to {b}" for name, (a, b) in (declared or {}).items()]
     return diagnose(pair)
 
 

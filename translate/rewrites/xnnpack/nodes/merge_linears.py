@@ -18,7 +18,7 @@ where are_constants(%a, %b, $under, $over) else "a layer's weights are computed 
 where reads_once(%h) for cost else "the inner layer is read by others too"
 where are_matrices(%a, %b) else "a weight is a vector: its layer has no axis of outputs"
 unless multiplies_more(%a, %b) for cost
-loses MEETING
+proven is_finite(%h) else "infinities between the layers no longer meet, which gives NaN"
 bound of roundings: "two sums of products as one"
 for %a = weight : tensor<8 x 4 x f32>
 for %b = weight : tensor<3 x 8 x f32>
@@ -37,14 +37,11 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.ir.core import weight_key
-from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
+from stepwell.translate.range_analysis import is_finite  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.translate.rules import read_rules
-
-MEETING = Deviation("infinities between the layers no longer meet, which gives NaN")
-"""Infinite features of the inner layer cancel to NaN in the outer layer, unless merged."""
 
 
 @recipe("merged_weights")

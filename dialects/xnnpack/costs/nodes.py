@@ -1,0 +1,32 @@
+"""The estimated time of a node, by its kind, sizes and the costs of a kind of CPU."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation
+
+from stepwell.dialects.xnnpack.costs import Costs
+from stepwell.ir.work import operations, size
+
+_MOVES = {
+    "transpose": "transpose", "slice": "slice", "concatenate": "slice", "split": "slice",
+    "convert": "convert", "reshape": "copy", "constant_pad": "slice",
+}  # fmt: skip
+"""Part of a node's name → the cost of each element that it writes."""
+
+
+def nanoseconds(op: Operation, costs: Costs) -> float:
+    """Estimate the time of a node; an op outside delegates costs a copy in addition to its work."""
+    dialect, _, name = op.name.partition(".")
+    written = sum(size(result.type) for result in op.results)
+    if dialect != "xnnpack":
+        return costs.layout_node + written * (costs.copy + costs.element)
+    if "depthwise" in name:
+        taps = operations(op) // max(written, 1)
+        return costs.node + written * costs.window(max(taps, 1))
+    if any(word in name for word in ("fully_connected", "convolution", "matrix_multiply")):
+        product = costs.product * (costs.indirect if name == "convolution_2d" else 1)
+        return costs.node + operations(op) * product
+    for word, cost in _MOVES.items():
+        if word in name:
+            return costs.layout_node + written * getattr(costs, cost)
+    return costs.node + written * (costs.addition if len(op.operands) > 1 else costs.element)
