@@ -5,9 +5,9 @@
 
 For each layer it prints GFLOP/s, 2 · multiply-adds over time, of the convolution node, of linear
 layers row by row (`convolve_by_rows`), and of a linear layer of the same products: the most that a
-convolution can reach. In float32, float16 and int8; one thread, the least of many runs. The last
-columns are estimated over measured times with the costs of `--kind` (by default, this CPU's), and
-the form that they choose.
+convolution can reach. In float32, float16, int8 and dynamic int8, whose time includes quantizing
+the image or its patches; one thread, the least of many runs. The last columns are estimated over
+measured times with the costs of `--kind` (by default, this CPU's), and the form that they choose.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from _report import between_markers, cpu_name, markdown, prepare, set_threads, s
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.quant import StorageCast
-from stepwell.dialects.quant.types import per_tensor
+from stepwell.dialects.quant.types import per_axis, per_tensor
 from stepwell.dialects.xnnpack import costs
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import f32
@@ -121,8 +121,9 @@ def forms(layer: Layer, kind: str) -> dict[str, Form | None]:
     taps = torch.randn(layer.outputs, layer.window, layer.window, layer.inputs) / 10
     bias, reads = torch.randn(layer.outputs), layer.inputs * layer.window**2
     patches = torch.randn(1, layer.results, layer.results, reads)
-    if kind == "int8":
-        return _of_integers(layer, image, taps, patches)
+    if kind not in FLOATS:
+        make = _of_integers if kind == "int8" else _of_dynamic_integers
+        return make(layer, image, taps, patches)
     image, taps, bias, patches = (x.to(FLOATS[kind]) for x in (image, taps, bias, patches))
 
     def node(w: Writer, x: SSAValue) -> SSAValue:
@@ -186,6 +187,25 @@ def _of_integers(
     }
 
 
+def _of_dynamic_integers(
+    layer: Layer, image: torch.Tensor, taps: torch.Tensor, patches: torch.Tensor
+) -> dict[str, Form | None]:
+    """Return the forms of a layer with int8 weights, whose image is quantized at run time."""
+    taps = (10 * taps).clamp(-127, 127).to(torch.int8)
+    held = per_axis(torch.int8, 0, [0.01] * layer.outputs)
+    made = tensor((1, layer.results, layer.results, layer.outputs), f32)
+
+    def node(w: Writer, x: SSAValue) -> SSAValue:
+        operands = w.dynamic(x, 3), w.weight(taps, held)
+        return w(convolution(layer, *operands, (), result=made))
+
+    def linear(w: Writer, x: SSAValue) -> SSAValue:
+        matrix = w.weight(taps.reshape(layer.outputs, -1).contiguous(), held)
+        return w(xnnpack.FullyConnected.make(w.dynamic(x), matrix, result=made))
+
+    return {"convolution": Form((image,), node), "rows": None, "linear": Form((patches,), linear)}
+
+
 def main() -> None:
     """Measure, print, and write the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -200,7 +220,7 @@ def main() -> None:
     heads = ["layer", "numbers", "convolution", "rows", "linear", "estimate ÷ time", "chosen"]
     rows: list[list[str]] = []
     for layer in LAYERS:
-        for numbers in (*FLOATS, "int8"):
+        for numbers in (*FLOATS, "int8", "dynamic int8"):
             seconds = {
                 name: form and seconds_here(form, rounds=options.rounds)
                 for name, form in forms(layer, numbers).items()
@@ -210,7 +230,7 @@ def main() -> None:
                 for taken in seconds.values()
             ]
             estimates = ["–", "–"]
-            if numbers != "float16":
+            if numbers in ("float32", "int8"):
                 estimates = estimated(layer, numbers, seconds, table)
             rows.append([str(layer), numbers, *cells, *estimates])
             print(*rows[-1], sep=" | ", flush=True)
