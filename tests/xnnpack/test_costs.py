@@ -68,6 +68,16 @@ def test_without_a_cpu_the_form_that_loses_least_is_chosen() -> None:
     assert [*chosen.values()] == ["b", "b", "a", "b"]
 
 
+def test_the_report_says_which_cpu_would_gain() -> None:
+    program = exported(nn.Conv2d(64, 64, 3, padding=1), torch.randn(1, 64, 56, 56))
+    found = {
+        cpu: [hint.option for hint in stepwell.lower(program, "xnnpack", cpu=cpu).report.hints]
+        for cpu in (None, *costs.ANY)
+    }
+    assert "cpu='x86-64-avx512'" in found[None]
+    assert not any("cpu=" in option for cpu in costs.ANY for option in found[cpu])
+
+
 def test_costs_are_the_lowerings_own() -> None:
     """A lowering for another CPU in between changes nothing."""
     program = depthwise(40, 14)

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stepwell.dialects.xnnpack.costs import costs_of
+from stepwell.dialects.xnnpack.costs import KIND_OF, Costs, costs_of, load
 from stepwell.dialects.xnnpack.costs.nodes import nanoseconds
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import RefusalRecord
 
 LEAST_FACTOR = 1.05
-"""The smallest gain that is worth a hint."""
+"""The smallest gain of another mode of `numerics` that is worth a hint."""
+LEAST_OF_CPUS = 1.1
+"""The smallest gain on one kind of CPU that is worth a hint."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +31,37 @@ class Hint:
 
 
 def hints(program: Program, refusals: Iterable[RefusalRecord]) -> tuple[Hint, ...]:
-    """Return the hints for a lowered program that gain at least `LEAST_FACTOR`."""
+    """Return the hints for a lowered program whose gain is worth them."""
     saving = [record for record in refusals if record.saving > 0]
     found = [_finite(program, saving)] if saving else []
-    return tuple(hint for hint in found if hint.factor >= LEAST_FACTOR)
+    found = [hint for hint in found if hint.factor >= LEAST_FACTOR]
+    cpus = dict.fromkeys(cpu for lost in program.context.losses.values() for cpu in lost)
+    of_cpus = [_cpu(program, cpu) for cpu in cpus]
+    return (*found, *(hint for hint in of_cpus if hint.factor >= LEAST_OF_CPUS))
 
 
 def _finite(program: Program, saving: list[RefusalRecord]) -> Hint:
     """Return what rewrites would save that only the mode of `numerics` refused."""
-    costs = costs_of(program.context)
-    total = sum(
-        nanoseconds(op, costs)
-        for op in program.module.walk()
-        if not op.regions and op.operands and op.results and not isinstance(op, WeightOp)
-    )
+    total = _time(program, costs_of(program.context))
     saved = sum(record.saving for record in saving)
     counts = Counter(record.rewrite for record in saving)
     option = "numerics='finite' (or ranges= of the inputs, if they prove it)"
     allows = ", ".join(f"{name} × {count}" for name, count in counts.items())
     return Hint(option, allows, total / max(total - saved, saved / 100))
+
+
+def _cpu(program: Program, cpu: str) -> Hint:
+    """Return what the program loses on a CPU by being for several."""
+    total = _time(program, load(KIND_OF[cpu]))
+    saved = sum(lost.get(cpu, 0.0) for lost in program.context.losses.values())
+    factor = total / max(total - saved, total / 100)
+    return Hint(f"cpu={cpu!r}", "the forms of nodes that are fastest there", factor)
+
+
+def _time(program: Program, costs: Costs) -> float:
+    """Estimate the nanoseconds of a program."""
+    return sum(
+        nanoseconds(op, costs)
+        for op in program.module.walk()
+        if not op.regions and op.operands and op.results and not isinstance(op, WeightOp)
+    )
