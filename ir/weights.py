@@ -221,12 +221,13 @@ class WeightStore:
     def rows(self, key: str) -> Iterator[torch.Tensor]:
         """Yield the rows of a tensor, some at a time.
 
-        A derived tensor is kept as by `get`, unless more than `KEPT` bytes would be in memory. It
-        is then computed by rows, here and again by an emitter.
+        A derived tensor is kept until an emitter has read it, unless more than `KEPT` bytes would
+        be in memory. It is then computed by rows, here and again by an emitter.
         """
         size = dense_size(self.type_of(key))
         if self._is_ready(key) or self.counts.kept + size <= KEPT:
-            yield self.get(key)
+            self._lifetimes.transient.update(self._evaluate(key))
+            yield self._ready(key)
             return
         count, some_rows = dims(self.type_of(key))[0], self._by_rows(key)
         assert isinstance(count, int)
@@ -386,7 +387,7 @@ class WeightStore:
                 continue
             needed.add(key)
             entry = self.entries[key]
-            if isinstance(entry, Derived) and entry.tensor is None:
+            if isinstance(entry, Derived):  # Its tensor may be dropped, and computed again.
                 stack.extend(entry.sources)
         self._lifetimes.used = set(keys)
         self.entries = {key: entry for key, entry in self.entries.items() if key in needed}

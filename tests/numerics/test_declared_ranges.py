@@ -105,6 +105,16 @@ def test_a_form_needs_a_proof_of_finite_numbers(name: str) -> None:
         torch.testing.assert_close(lowered.run(given)[0], module(given), rtol=1e-4, atol=1e-4)
 
 
+def test_weights_that_proofs_read_are_dropped_by_an_emission_and_computed_by_the_next() -> None:
+    exported = torch.export.export(image_model(), (IMAGE,))
+    lowered = stepwell.lower(exported, "xnnpack", ranges={0: (-3, 3)})
+    copy, counts = lowered.program.clone(), lowered.program.weights.counts
+    held = counts.kept
+    first = lowered.emit()
+    assert counts.kept < held / 100
+    assert first == lowered.emit() == stepwell.emit(copy, "xnnpack")
+
+
 @pytest.mark.parametrize("share", [0.0, 0.04, 0.06, 0.5])
 def test_a_saving_of_five_percent_is_worth_a_hint(share: float) -> None:
     lowered = stepwell.lower(torch.export.export(ones(), (DEEP,)), "xnnpack", numerics="finite")
