@@ -130,8 +130,8 @@ def test_a_saving_of_five_percent_is_worth_a_hint(share: float) -> None:
 
 def test_what_only_numerics_refuses_is_a_hint_with_its_gain() -> None:
     exported = torch.export.export(ones(), (DEEP,))
-    for options in ({"cpu": "arm64"}, {"cpu": "x86-64-avx2"}):  # There, another form replaces the convolution.
-        report = stepwell.lower(exported, "xnnpack", **options).report
+    for cpu in ("arm64", "x86-64-avx2"):  # There, another form replaces the convolution.
+        report = stepwell.lower(exported, "xnnpack", cpu=cpu).report
         (hint,) = report.hints
         assert hint.allows == "convolve-by-winograd × 1" and hint.factor > 1.05
         assert f"hint       {hint}" in str(report) and report.figures["hints"] == (hint,)
