@@ -54,7 +54,7 @@ COMMANDS = {
     "sweep": ("examples/* --list", {}, []),
     "opt": ("t.mlir", {}, []),
     "reduce": ("t.mlir --test true", {}, ["t.small.mlir"]),
-    "plugins": ("", {"plugins": []}, []),
+    "plugins": ("", {}, []),
     "demo": ("--quick", {"right": True}, ["deit_tiny.pte"]),
 }
 """Arguments, some of what is found, and what is written; some take minutes, or wait."""

@@ -11,6 +11,7 @@ from stepwell.ir.rewriting.forms import Form, Position
 from stepwell.ir.rewriting.rewrite import History, Step, apply_step, step_name
 from stepwell.pipelines.arm import tosa_pipeline
 from stepwell.pipelines.pass_pipeline.ordering import PLAIN, places_of
+from stepwell.plugins.plugins import registry
 from stepwell.targets.table import PIPELINES
 
 MOST_STEPS = {"xnnpack": 40}
@@ -52,7 +53,7 @@ def breach(form: Form, at: Program) -> str | None:
     return f"the program is not {form.name} ({form.says}){where}"
 
 
-@pytest.mark.parametrize("target", list(PIPELINES))
+@pytest.mark.parametrize("target", [name for name in PIPELINES if name not in registry().targets])
 def test_every_step_has_a_reason_and_finds_the_form_it_needs(target: str) -> None:
     steps = PIPELINES[target].steps
     assert list(misplaced(steps, places_of(target))) == []
