@@ -277,7 +277,7 @@ def test_symbolic_sizes_are_computed_inside_the_delegate() -> None:
 
 def test_int8_program_is_one_delegate_with_stored_weights() -> None:
     program = cnn_per_channel()  # Images of 16 × 16, an addition, a pool, a linear layer.
-    lowered = stepwell.lower(program, "openvino")
+    lowered = stepwell.lower(program, "openvino", cpu="x86-64-avx512")
     (op,) = (op for op in lowered.program.module.walk() if isinstance(op, DelegateOp))
     count = Counter(inner.name for inner in op.body.block.ops)
     assert count["openvino.FakeQuantize"] >= 6 and count["openvino.Convert"] == 4
@@ -287,6 +287,46 @@ def test_int8_program_is_one_delegate_with_stored_weights() -> None:
     step = float(wanted.unique().diff().min())
     for run in (lowered.program.run, lowered.run) if HAS_OPENVINO else (lowered.program.run,):
         assert float((run(x)[0] - wanted).abs().max()) <= 2.01 * step
+
+
+class Products(nn.Module):
+    """A layer of ones, whose sums of two products of bytes exceed 16 bits, and a product of two
+    quantized values.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 32, bias=False)
+        nn.init.ones_(self.layer.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        return y.unsqueeze(2) @ y.unsqueeze(1)
+
+
+@pytest.mark.parametrize(
+    ("quantizer", "options", "stored"),
+    [
+        ("int8-xnnpack", {}, False),
+        ("int8-xnnpack", {"cpu": "x86-64-avx2"}, False),
+        ("int8-xnnpack", {"cpu": "x86-64-avx512"}, True),
+        ("int8-openvino", {}, True),
+    ],
+)
+def test_no_sum_of_integers_saturates_on_a_cpu_without_vnni(
+    quantizer: str, options: dict[str, str], stored: bool
+) -> None:
+    x = torch.cat([torch.rand(4, 64), torch.ones(4, 64)])
+    program = torch.export.export(stepwell.quantize(Products(), quantizer, [x]), (x,))
+    lowered = stepwell.lower(program, "openvino", **options)
+    (op,) = (op for op in lowered.program.module.walk() if isinstance(op, DelegateOp))
+    count = Counter(inner.name for inner in op.body.block.ops)
+    assert bool(count["openvino.Convert"]) == stored
+    assert bool(count["openvino.Round"]) == (options.get("cpu") != "x86-64-avx512")
+    wanted = program.module()(x)
+    runs = (lowered.program.run, lowered.run) if HAS_OPENVINO and not options else ()
+    for run in (lowered.program.run, *runs):
+        torch.testing.assert_close(run(x)[0], wanted, rtol=0.02, atol=0.02)
 
 
 def test_a_quantized_output_is_left_to_kernels() -> None:
@@ -318,7 +358,7 @@ def test_delegate_is_read_as_its_operators(layers: Any) -> None:
 
 @needs_openvino
 def test_integer_kernels_are_read_as_such() -> None:
-    lowered = stepwell.lower(cnn_per_channel(), "openvino")
+    lowered = stepwell.lower(cnn_per_channel(), "openvino", cpu="x86-64-avx512")
     read = stepwell.read_pte(lowered.to_pte())
     read.verify()
     assert "x!quant" not in str(read) and "xi8>) -> tensor<1x16x8x8xf32>" in str(read)

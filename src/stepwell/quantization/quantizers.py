@@ -53,7 +53,7 @@ def _cortex_m() -> Any:
     return CortexMQuantizer()
 
 
-def _xnnpack(**how: bool) -> Any:
+def _xnnpack(**how: int) -> Any:
     quantizer = xnnpack_quantizer.XNNPACKQuantizer().set_global(
         xnnpack_quantizer.get_symmetric_quantization_config(**how)
     )
@@ -203,6 +203,10 @@ QUANTIZERS: dict[str, Quantizer] = {
     "int8-cortex-m": by_pt2e(_cortex_m),
     "int8-xnnpack": by_pt2e(lambda: _xnnpack(is_per_channel=True)),
     "int8-xnnpack-dynamic": by_pt2e(lambda: _xnnpack(is_per_channel=True, is_dynamic=True)),
+    # Sums of pairs of products with such weights fit into 16 bits, as kernels without VNNI need.
+    "int8-openvino": by_pt2e(
+        lambda: _xnnpack(is_per_channel=True, weight_qmin=-64, weight_qmax=64)
+    ),
     "8da4w": by_torchao(4, 32),
     "8da8w": by_torchao(8, None),
     "4w": by_torchao(4, None, inputs=False),
@@ -211,6 +215,8 @@ QUANTIZERS: dict[str, Quantizer] = {
 }
 """The built-in quantizers by name."""
 BY_TARGET = {
+    "xnnpack+openvino": "int8-openvino",
+    "openvino": "int8-openvino",
     "xnnpack": "int8-xnnpack",
     "cortex-m": "int8-cortex-m",
     "ethos-u": "int8-cortex-m",
@@ -253,8 +259,8 @@ def quantize(model: Any, name: str, data: Iterable[object]) -> Any:
 
     Args:
         model: a module; it is put into evaluation mode and otherwise not changed.
-        name: `int8-xnnpack`, `int8-xnnpack-dynamic`, `int8-cortex-m`, `int8-tosa`, `int16-tosa`,
-            `8da4w`, `8da8w`, `4w`, or a plug-in's.
+        name: `int8-xnnpack`, `int8-xnnpack-dynamic`, `int8-openvino`, `int8-cortex-m`, `int8-tosa`,
+            `int16-tosa`, `8da4w`, `8da8w`, `4w`, or a plug-in's.
         data: calibration inputs, each a tensor or the tuple of the model's arguments. A quantizer
             that works on an exported program exports the model with the first one.
 

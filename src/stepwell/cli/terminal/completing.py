@@ -40,7 +40,8 @@ TARGETS = (
     *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
 )
 QUANTIZERS = (
-    "int8-xnnpack int8-xnnpack-dynamic int8-cortex-m int8-tosa int16-tosa 4w 8da4w 8da8w".split()
+    *"int8-xnnpack int8-xnnpack-dynamic int8-openvino int8-cortex-m int8-tosa".split(),
+    *"int16-tosa 4w 8da4w 8da8w".split(),
 )
 """stepwell's own names, listed here because importing torch would delay the shell."""
 

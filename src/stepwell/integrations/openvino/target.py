@@ -10,6 +10,7 @@ from stepwell.integrations.openvino.emit import package, problems, to_pte
 from stepwell.integrations.openvino.pipeline import OPENVINO
 from stepwell.ir.options import Option
 from stepwell.targets.target import Session, Target
+from stepwell.targets.xnnpack import FOR_CPU
 
 DEVICE = Option(
     "device",
@@ -37,7 +38,7 @@ def make_target() -> Target:
         "pte",
         {"pte": to_pte},
         _run,
-        (DEVICE,),
+        (DEVICE, FOR_CPU),
         stages=STAGES,
         problems=problems,
         session=_session,
