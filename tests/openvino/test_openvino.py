@@ -289,6 +289,32 @@ def test_int8_program_is_one_delegate_with_stored_weights() -> None:
         assert float((run(x)[0] - wanted).abs().max()) <= 2.01 * step
 
 
+BYTES = torch.tensor([250, 3, 7], dtype=torch.uint8)
+TRUE = torch.tensor([True, False])
+LEFT: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
+    "bytes-add": (lambda x: x + 10, (BYTES,)),
+    "bytes-mul": (lambda x: x * x, (BYTES.to(torch.int8),)),
+    "bytes-neg": (lambda x: -x, (torch.tensor([-128, 5], dtype=torch.int8),)),
+    "truth-max": (lambda x: torch.maximum(x, x.flip(0)), (TRUE,)),
+    "truth-amax": (lambda x: x.view(1, 2).amax(1), (TRUE,)),
+    "truth-where": (lambda x: torch.where(x, x.flip(0), x), (TRUE,)),
+    "ceil-pool": (
+        lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), (torch.randn(1, 2, 6, 6),),
+    ),
+}  # fmt: skip
+"""What OpenVINO computes differently, or not at all."""
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_openvino_computes_differently_stays_with_kernels(name: str) -> None:
+    function, inputs = LEFT[name]
+    lowered = lower(function, *inputs, target="openvino")
+    assert sum(lowered.report.outside.values()) == 1
+    _assert_interpreted(lowered, function, *inputs)
+    if HAS_OPENVINO:
+        torch.testing.assert_close(lowered.run(*inputs)[0], function(*inputs))
+
+
 class Products(nn.Module):
     """A layer of ones, whose sums of two products of bytes exceed 16 bits, and a product of two
     quantized values.

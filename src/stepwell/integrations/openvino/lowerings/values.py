@@ -18,7 +18,7 @@ from stepwell.integrations.openvino.meaning import NAMES
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
-from stepwell.ir.dtypes import dtype_name, f32, i1, i64, torch_dtype
+from stepwell.ir.dtypes import dtype_name, f32, i1, i8, i64, torch_dtype, ui8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
@@ -30,6 +30,13 @@ from stepwell.translate.range_analysis import interval, is_never_nan
 
 EXACT_INTEGERS = 1 << 24
 """Integers up to this magnitude are exact in every kernel of the CPU plug-in, also in float32."""
+WRAPPING = frozenset(
+    "Abs Add Convolution CumSum Divide FloorMod GroupConvolution MatMul Mod Multiply Negative Power "
+    "ReduceProd ReduceSum Subtract".split()
+)
+"""Operators whose integers of 8 bits saturate, where torch's wrap."""
+OF_NUMBERS = frozenset("Maximum Minimum ReduceMax ReduceMin Select".split())
+"""Operators that OpenVINO does not have for truth values."""
 ROUNDED = roundings("OpenVINO's kernels round in another order")
 APPROXIMATE = Bound(1e-4, 4e-6, "OpenVINO approximates the function")
 
@@ -101,6 +108,11 @@ class Value:
         self, name: str, *operands: Any, types: Sequence[Attribute], **fields: Any
     ) -> tuple[Value, ...]:
         """Insert an operator of several results."""
+        made = element(types[0])
+        if name in WRAPPING and made in (i8, ui8):
+            refuse("integers of 8 bits wrap in torch, and saturate in OpenVINO")
+        if name in OF_NUMBERS and made == i1:
+            refuse("OpenVINO computes with no truth values")
         given = [self.ssa]
         for operand in operands:
             if isinstance(operand, SSAValue | Value):
@@ -109,8 +121,8 @@ class Value:
                 given.append(self.constant(operand, operand.dtype).ssa)
             else:
                 given.append(self.constant(operand).ssa)
-        made = self.b.insert(OPS[name].make(given, types, **fields))
-        return tuple(Value(result, self.b) for result in made.results)
+        op = self.b.insert(OPS[name].make(given, types, **fields))
+        return tuple(Value(result, self.b) for result in op.results)
 
     def binary(
         self, name: str, other: Value | float, dtype: Attribute | None = None, swapped: bool = False
