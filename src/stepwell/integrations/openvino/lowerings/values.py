@@ -31,8 +31,8 @@ from stepwell.translate.range_analysis import interval, is_never_nan
 EXACT_INTEGERS = 1 << 24
 """Integers up to this magnitude are exact in every kernel of the CPU plug-in, also in float32."""
 WRAPPING = frozenset(
-    "Abs Add Convolution CumSum Divide FloorMod GroupConvolution MatMul Mod Multiply Negative Power "
-    "ReduceProd ReduceSum Subtract".split()
+    "Abs Add Convolution CumSum Divide FloorMod GroupConvolution MatMul Mod Multiply Negative "
+    "Power ReduceProd ReduceSum Subtract".split()
 )
 """Operators whose integers of 8 bits saturate, where torch's wrap."""
 OF_NUMBERS = frozenset("Maximum Minimum ReduceMax ReduceMin Select".split())
