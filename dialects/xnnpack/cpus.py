@@ -2,7 +2,8 @@
 
 The option affects costs only. The program runs on any CPU: rewrites rely only on behavior that the
 kernels of all families share (`docs/semantics_contract.md`; measured by `bench/semantics.py`, on
-emulated cores too). `x86-64` means any x86 CPU, as if no CPU were named; `x86-64-avx512` one that has VNNI, too.
+emulated cores too). `x86-64` means any x86 CPU, as if no CPU were named; `x86-64-avx512` one that
+has VNNI, too.
 """
 
 CPUS = (
