@@ -35,6 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.delegate import (
+    NamedDelegateOp,
     parse_body,
     parse_operands,
     print_body,
@@ -127,7 +128,9 @@ def _refuses(op: Operation) -> str | None:
         if isinstance(op, XnnpackOp | YieldOp | StorageCast | WeightOp):
             return None
         return "a delegate contains only XNNPACK's nodes, weights and casts of storage"
-    if isinstance(op, DelegateOp | SchemaOp) or op.name.startswith(_BESIDE):
+    if isinstance(op.parent_op(), NamedDelegateOp):  # Another engine's, which checks it.
+        return None
+    if isinstance(op, DelegateOp | NamedDelegateOp | SchemaOp) or op.name.startswith(_BESIDE):
         return None
     if isinstance(op, XnnpackOp):
         return "a node of XNNPACK is outside any delegate; partition the program"

@@ -189,7 +189,7 @@ def test_layers_run_in_float32_on_the_runtime(layers: Any) -> None:
 def test_every_layer_of_the_exported_model_is_marked(layers: Any) -> None:
     lowered = layers[2]
     (op,) = (op for op in lowered.program.module.walk() if isinstance(op, DelegateOp))
-    payload = emit._payload(op, lowered.program.weights)
+    payload = emit.delegate_payload(op, lowered.program.weights)
     xml, _ = parts(bytes(payload.payload))
     layers = list(xml.iter("layer"))
     marks = [layer.findall("rt_info/attribute[@name='precise']") for layer in layers]

@@ -45,7 +45,7 @@ def partition(block: Block, engine: Engine) -> int:
         partition(b, engine) for op in nested for region in op.regions for b in region.blocks
     )
     constants = [op for op in block.ops if engine.is_constant(op)]
-    stages = _stages(block, engine)
+    stages = stages_of(block, engine)
     members: dict[int, list[Operation]] = {}
     for op, stage in stages.items():
         if engine.is_inside(op):
@@ -78,7 +78,8 @@ def _is_last(op: Operation) -> bool:
     return isinstance(op, LAST) or op.has_trait(IsTerminator)
 
 
-def _stages(block: Block, engine: Engine) -> dict[Operation, int]:
+def stages_of(block: Block, engine: Engine) -> dict[Operation, int]:
+    """Return the stage of each op of a block, without constants and what comes first or last."""
     stages: dict[Operation, int] = {}
     for op in block.ops:
         if isinstance(op, FIRST) or _is_last(op) or engine.is_constant(op):

@@ -21,6 +21,7 @@ def plugin(registry: Registry) -> None:
     registry.dialect(lambda: _of("dialect").dialect(), name="openvino", level=level)
     registry.delegate("OpenvinoBackend", lambda: _of("read").OpenvinoReader())
     registry.target(lambda: _of("target").make_target(), name="openvino")
+    registry.target(lambda: _of("engines.target").make_target(), name="xnnpack+openvino")
 
 
 def _of(module: str) -> Any:

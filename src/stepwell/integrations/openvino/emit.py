@@ -61,7 +61,7 @@ def to_pte(program: Program) -> bytes:
         StepwellError: OpenVINO is not installed, or its device rejects a delegate.
         UnsupportedError: an op outside the delegates has no kernel.
     """
-    return to_bytes(emit(program, {DelegateOp: _payload}))
+    return to_bytes(emit(program, {DelegateOp: delegate_payload}))
 
 
 def problems(program: Program) -> Sequence[Problem]:
@@ -69,7 +69,12 @@ def problems(program: Program) -> Sequence[Problem]:
     return emission_problems(program, {DelegateOp})
 
 
-def _payload(op: DelegateOp, weights: WeightStore) -> DelegatePayload:
+def delegate_payload(op: DelegateOp, weights: WeightStore) -> DelegatePayload:
+    """Return a delegate's model, compiled and exported.
+
+    Raises:
+        StepwellError: as `to_pte`.
+    """
     device, model = op.device.data, model_of(op, weights)
     payload = _exported(op, model, F32 if device == "CPU" else {})
     payload = blob.in_single(payload) if device == "CPU" else payload

@@ -67,8 +67,8 @@ class GivePortsAnAxis(Rewrite[DelegateOp, DelegateOp]):
 
     def build(self, match: DelegateOp, rw: Rewriter) -> None:
         """Reshape inside and outside."""
-        new = match.clone()
-        block, last = new.body.block, new.body.block.last_op
+        body = match.body.clone()
+        block, last = body.block, body.block.last_op
         assert last is not None and block.first_op is not None
         operands = [_viewed(rw, value, (1,)) for value in match.operands]
         for argument, value in zip(block.args, operands, strict=True):
@@ -84,9 +84,12 @@ class GivePortsAnAxis(Rewrite[DelegateOp, DelegateOp]):
                 block.insert_ops_before(outer, last)
                 last.operands[at] = outer[1].results[0]
         types = [value.type for value in last.operands]
-        body = new.detach_region(new.body)
         made = DelegateOp.create(
-            operands=operands, result_types=types, properties=new.properties, regions=[body]
+            operands=operands,
+            result_types=types,
+            properties=dict(match.properties),
+            attributes=dict(match.attributes),
+            regions=[body],
         )
         rw.insert(made)
         rw.replace(
@@ -122,20 +125,20 @@ class AllocateOutputs(Rewrite[DelegateOp, DelegateOp]):
     def build(self, match: DelegateOp, rw: Rewriter) -> None:
         """Append an empty tensor of each result's type to the operands."""
         sizes = SizeBuilder(rw, match.operands, match.parent_block())
-        new = match.clone()
+        body = match.body.clone()
         empty: list[SSAValue] = []
         for result in match.results:
             shape = [sizes.value(size) for size in dims(result.type)]
             of, types = element(result.type), [result.type]
             made = aten.EmptyMemoryFormat.make(shape, dtype=of, result_types=types)
             empty.append(rw.insert(made).results[0])
-            new.body.block.insert_arg(result.type, len(new.body.block.args))
+            body.block.insert_arg(result.type, len(body.block.args))
         made = DelegateOp.create(
             operands=[*match.operands, *empty],
             result_types=[result.type for result in match.results],
-            properties=new.properties,
+            properties=dict(match.properties),
             attributes={WRITES_OPERANDS: UnitAttr()},
-            regions=[new.detach_region(new.body)],
+            regions=[body],
         )
         rw.replace(match, rw.insert(made).results)
 

@@ -35,7 +35,7 @@ from typing import ClassVar, cast
 
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.traits import IsTerminator
+from xdsl.traits import IsolatedFromAbove, IsTerminator
 
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_element
@@ -104,7 +104,7 @@ def partition(block: Block, spares: int | None = None) -> int:
     inner = sum(
         partition(b, spares)
         for op in block.ops
-        if not isinstance(op, DelegateOp)
+        if not op.has_trait(IsolatedFromAbove)
         for region in op.regions
         for b in region.blocks
     )
