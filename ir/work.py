@@ -41,7 +41,10 @@ def operations(op: Operation) -> int:
     if "scaled_dot_product" in kind and len(operands) > 1:
         return 2 * written * _dim(operands[1], -2)
     if "conv" in kind and len(operands) > 1:
-        return written * prod(_shape(operands[1])[1:])
+        stored = _shape(operands[1])
+        if "depthwise" in kind:  # `[1, h, w, channels]`; TOSA: `[h, w, channels, multiplier]`.
+            return written * prod(stored[:2] if parts[0] == "tosa" else stored[1:3])
+        return written * prod(stored[1:])
     if kind in _PRODUCTS and operands:
         first = operands[1] if kind in ("addmm", "baddbmm") and len(operands) > 2 else operands[0]
         return written * _dim(first, -1)

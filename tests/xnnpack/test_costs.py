@@ -16,6 +16,7 @@ from stepwell.dialects.xnnpack import costs
 from stepwell.dialects.xnnpack.cpus import CPUS
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.work import operations
 
 
 def depthwise(channels: int, size: int) -> torch.export.ExportedProgram:
@@ -103,3 +104,11 @@ def test_what_two_cpus_decide_differently_is_listed_with_its_gain() -> None:
 def test_a_cpu_that_is_not_known_is_refused() -> None:
     with pytest.raises(StepwellError, match="pentium"):
         stepwell.lower(exported(nn.ReLU(), torch.randn(2)), "xnnpack", cpu="pentium")
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp"])
+def test_a_depthwise_convolution_multiplies_the_pixels_of_each_window(target: str) -> None:
+    layer, x = nn.Conv2d(8, 8, (3, 2), groups=8), torch.randn(1, 8, 6, 5)
+    program = stepwell.lower(exported(layer, x), target).program
+    work = [operations(op) for op in program.module.walk() if "depthwise" in op.name]
+    assert work == [layer(x).numel() * 6]
