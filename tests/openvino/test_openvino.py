@@ -383,6 +383,14 @@ def test_delegate_is_read_as_its_operators(layers: Any) -> None:
 
 
 @needs_openvino
+def test_a_condition_that_the_engine_compares_in_float32_is_read() -> None:
+    x, y = floats(2, 3), floats(2, 3)
+    lowered = lower(lambda x, y: torch.where(x > y, x, -y), x, y, target="openvino")
+    read = stepwell.read_pte(lowered.to_pte())
+    torch.testing.assert_close(read.run(x, y)[0], torch.where(x > y, x, -y))
+
+
+@needs_openvino
 def test_integer_kernels_are_read_as_such() -> None:
     lowered = stepwell.lower(cnn_per_channel(), "openvino", cpu="x86-64-avx512")
     read = stepwell.read_pte(lowered.to_pte())

@@ -306,7 +306,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "LogicalAnd": torch.logical_and,
     "LogicalOr": torch.logical_or,
     "LogicalXor": torch.logical_xor,
-    "Select": torch.where,
+    "Select": lambda c, x, y: torch.where(c.bool(), x, y),  # Comparisons that are read: f32.
     "Convert": lambda x, destination_type: x.to(DTYPES[destination_type]),
     "PowerStatic": _static_power,
     "FakeQuantize": fake_quantize,
