@@ -2,7 +2,7 @@
 
 XNNPACK computes a convolution whose windows overlap by an indirect product, which on x86 CPUs with
 AVX2 and without AVX-512 runs at less than half the speed of its product of matrices
-((`docs/xnnpack.md`). So the image is padded, the pixels that a row of the window reads are laid next
+(`docs/xnnpack.md`). So the image is padded, the pixels that a row of the window reads are laid next
 to each other (im2col of one row), and each row of the window is a linear layer on the image's rows
 that it reads. The layers' results are added. A stride takes rows and pixels apart by their
 remainder, and rows of the window that read the same rows of such an image are one layer. A large
