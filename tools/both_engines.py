@@ -5,7 +5,8 @@
 
 The names are those of `bench/_models.py`. Each model is lowered three times and timed in a process
 of its own, on one core; calls alternate, and the times are the least. The delegates are those of
-the third lowering in order: `x` for XNNPACK, `o` for OpenVINO.
+the third lowering in order: `x` for XNNPACK, `o` for OpenVINO. `@static` models are quantized by
+`--quantizer`; weights of seven bits run on OpenVINO's integer kernels on every CPU.
 """
 
 from __future__ import annotations
@@ -25,16 +26,21 @@ import stepwell
 TARGETS = ("xnnpack", "openvino", "xnnpack+openvino")
 
 
-def measured(name: str, cpu: str | None, seconds: float) -> tuple[str, list[float]]:
+def measured(name: str, cpu: str | None, quantizer: str, seconds: float) -> tuple[str, list[float]]:
     """Return the delegates of the third target, and the milliseconds by each."""
     from stepwell.backends.executorch.running.runner import PteSession
 
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
     model = made(name)
-    exported, calls, order = model.exported(), list[Callable[[], Any]](), ""
+    calls, order = list[Callable[[], Any]](), ""
+    if model.form == "static":
+        module = stepwell.quantize(model.module, quantizer, [model.inputs])
+        exported = torch.export.export(module, model.inputs)
+    else:
+        exported = model.exported()
     flat = torch.utils._pytree.tree_leaves(model.inputs)
     for target in TARGETS:
-        options = {"cpu": cpu} if cpu and target != "openvino" else {}
+        options = {"cpu": cpu} if cpu else {}
         lowered = stepwell.lower(exported, target, **options)
         session = PteSession.load(lowered.to_pte())
         held = session._engine, session.container.method("forward")
@@ -56,6 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=["examples", "int8"])
     parser.add_argument("--cpu", help="the CPU to choose for; by default both kinds of x86")
+    parser.add_argument("--quantizer", default="int8-openvino", help="of the models @static")
     parser.add_argument("--seconds", type=float, default=2.0)
     arguments = parser.parse_args()
     print("| model | delegates | XNNPACK | OpenVINO | both | of the better |")
@@ -63,7 +70,7 @@ def main() -> None:
     shares = list[float]()
     for name in (n for given in arguments.names for n in KINDS.get(given, (given,))):
         here, there = get_context("fork").Pipe()
-        given = (there, name, arguments.cpu, arguments.seconds)
+        given = (there, name, arguments.cpu, arguments.quantizer, arguments.seconds)
         process = get_context("fork").Process(target=_child, args=given)
         process.start()
         there.close()

@@ -122,4 +122,4 @@ def test_tables_of_both_x86_kinds_have_the_same_kinds_of_operators() -> None:
 @pytest.mark.skipif(not HAS_OPENVINO, reason=emit.INSTALL)
 def test_without_a_named_cpu_both_tables_decide() -> None:
     program = lower(Net(), torch.randn(1, 3, 8, 8), target=TARGET).program
-    assert len(costs_for(program.context)) == 2
+    assert len(costs_for(program)) == 2

@@ -58,7 +58,7 @@ class OffloadToOpenvino(Pass):
 
     def apply(self, program: Program, history: History) -> int:
         """Return the number of delegates created."""
-        costs = costs_for(program.context)
+        costs = costs_for(program)
         return sum(_offloaded(func, program, costs) for func in program.methods.values())
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
 from stepwell.dialects.xnnpack.costs import ANY, KIND_OF
-from stepwell.ir.context import Context
+from stepwell.integrations.openvino.lowerings.quantized import WITH_VNNI, may_saturate
+from stepwell.ir.core import weight_key
+from stepwell.ir.program import Program
 from stepwell.ir.types import dims
 from stepwell.ir.work import operations
 
@@ -43,12 +46,16 @@ class EngineCosts:
     byte: float
     rates: Mapping[str, Mapping[str, float]]
     """By engine, the nanoseconds of an operation of each kind."""
+    saturates: Callable[[Operation], bool] = lambda op: False
+    """Whether OpenVINO computes an operator of int8 in floats, because its sums may saturate."""
 
     def time(self, op: Operation, engine: str) -> float:
         """Return the estimated nanoseconds of an operator."""
         kind = kind_of(op)
         if kind is None:
             return 0.0
+        if engine == "openvino" and kind.startswith("int8 ") and self.saturates(op):
+            kind = kind.removeprefix("int8 ")
         rates = self.rates[engine]
         return operations(op) * rates.get(kind, rates[kind.removeprefix("int8 ")])
 
@@ -63,11 +70,23 @@ def load(kind: str) -> EngineCosts | None:
     return EngineCosts(held["call"], held["byte"], {name: held[name] for name in ENGINES})
 
 
-def costs_for(context: Context) -> Sequence[EngineCosts]:
+def costs_for(program: Program) -> Sequence[EngineCosts]:
     """Return the costs of every CPU that a lowering is for; none if one of them is unknown."""
-    cpu = context.option("cpu")
+    cpu = program.context.option("cpu")
     found = [load(KIND_OF[name]) for name in ((cpu,) if cpu in KIND_OF else ANY)]
-    return [] if None in found else [costs for costs in found if costs is not None]
+    known = [costs for costs in found if costs is not None]
+    if len(known) < len(found) or cpu == WITH_VNNI:
+        return known if len(known) == len(found) else []
+    return [replace(costs, saturates=partial(_saturates, program)) for costs in known]
+
+
+def _saturates(program: Program, op: Operation) -> bool:
+    """Whether an operator of int8 is a product of values that do not exclude saturation."""
+    owners = [v.owner for v in op.operands if _is_dequantized(v.owner)]
+    keys = [weight_key(owner.operands[0]) for owner in owners if isinstance(owner, Operation)]
+    stored = [program.weights.get(key) for key in keys if key is not None]
+    is_product = "convolution" in op.name or op.name.split(".")[1] in PRODUCTS
+    return is_product and (not stored or any(map(may_saturate, stored)))
 
 
 def kind_of(op: Operation) -> str | None:

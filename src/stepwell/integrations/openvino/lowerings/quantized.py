@@ -111,7 +111,9 @@ def stored_weight(quantized: Value, *, op: Any, out: Out) -> Value:
     if key is None or held.sub_channel or held.bits != 8 or out.dtype != f32:
         refuse("OpenVINO has integer kernels for weights of 8 bits, with scales along one axis")
     b = stored.b
-    if b.program.context.option("cpu") != WITH_VNNI and _may_saturate(b.weights.get(key), held):
+    if b.program.context.option("cpu") != WITH_VNNI and (
+        not (held.is_symmetric and held.signed) or may_saturate(b.weights.get(key))
+    ):
         b.program.context.count("float weights, as 8-bit sums saturate without VNNI")
         return Value(b.weight(b.weights.derive("quant.reals", [key], **store_parameters(held))), b)
     x = stored.cast(f32)
@@ -120,10 +122,9 @@ def stored_weight(quantized: Value, *, op: Any, out: Out) -> Value:
     return x * _spread(x, held, held.scale_values())
 
 
-def _may_saturate(stored: torch.Tensor, held: Quantization) -> bool:
-    """Whether the sum of two products with a weight may exceed 16 bits."""
-    is_plain = held.is_symmetric and held.signed
-    return not is_plain or bool((stored.to(torch.int16).abs() > LARGEST_WEIGHT).any())
+def may_saturate(stored: torch.Tensor) -> bool:
+    """Whether the sum of two products with stored integers may exceed 16 bits."""
+    return bool((stored.to(torch.int16).abs() > LARGEST_WEIGHT).any())
 
 
 def _meets_another(value: SSAValue) -> bool:
