@@ -134,13 +134,17 @@ class Model:
         import stepwell
         from quantized import quantize
 
-        if self.form in INT8:
+        options: dict[str, Any] = {"numerics": "finite", **self.options}
+        target, quantizer = options.pop("target", "xnnpack"), options.pop("quantizer", "")
+        if quantizer:
+            module = stepwell.quantize(self.module, quantizer, [self.inputs])
+            program = torch.export.export(module, self.inputs)
+        elif self.form in INT8:
             dynamic = self.form == "dynamic"
             program = quantize(self.module, self.inputs, per_channel=True, dynamic=dynamic)
         else:
             program = torch.export.export(self.module, self.inputs, dynamic_shapes=self._shapes())
-        options: dict[str, Any] = {"numerics": "finite", **self.options}
-        path.write_bytes(stepwell.lower(program, "xnnpack", **options).to_pte())
+        path.write_bytes(stepwell.lower(program, target, **options).to_pte())
         return path
 
     def _onnx(self, path: Path) -> Path:
@@ -439,7 +443,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for the files made")
     parser.add_argument("--resources", action="store_true", help="load time and memory too")
     parser.add_argument("--table", type=Path, help="write the table between this file's marks")
-    parser.add_argument("--options", default="", help="of lowering: numerics=torch,cpu=x86-64-avx2")
+    parser.add_argument("--options", default="", help="numerics=torch,cpu=…,target=…,quantizer=…")
     parser.add_argument("--name", default="", help="of the results and the table's marks")
     options = parser.parse_args()
     if options.keep is None:
