@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.traits import IsolatedFromAbove, IsTerminator
+from xdsl.traits import IsTerminator
 
+from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 
 FIRST, LAST = (WeightOp, StateOp), (UpdateOp, MutateInputOp, ReturnOp)
@@ -40,7 +41,7 @@ class Engine:
 
 def partition(block: Block, engine: Engine) -> int:
     """Form the delegates of a block and of the regions in it, and return their number."""
-    nested = [op for op in block.ops if op.regions and not op.has_trait(IsolatedFromAbove)]
+    nested = [op for op in block.ops if op.regions and not isinstance(op, NamedDelegateOp)]
     made = sum(
         partition(b, engine) for op in nested for region in op.regions for b in region.blocks
     )

@@ -71,13 +71,13 @@ class GivePortsAnAxis(Rewrite[DelegateOp, DelegateOp]):
         block, last = body.block, body.block.last_op
         assert last is not None and block.first_op is not None
         operands = [_viewed(rw, value, (1,)) for value in match.operands]
-        for argument, value in zip(block.args, operands, strict=True):
+        for at, (argument, value) in enumerate(zip(block.args, operands, strict=True)):
             if argument.type != value.type:
-                inner = _reshape(argument, ())
-                argument.replace_all_uses_with(inner[1].results[0])
-                inner[1].operands[0] = argument
-                argument.type = value.type  # pyright: ignore
+                port = block.insert_arg(value.type, at)
+                inner = _reshape(port, ())
                 block.insert_ops_before(inner, block.first_op)
+                argument.replace_all_uses_with(inner[1].results[0])
+                block.erase_arg(argument)
         for at, value in enumerate(last.operands):
             if not dims(value.type):
                 outer = _reshape(value, (1,))

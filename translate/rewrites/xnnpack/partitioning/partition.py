@@ -35,8 +35,9 @@ from typing import ClassVar, cast
 
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.traits import IsolatedFromAbove, IsTerminator
+from xdsl.traits import IsTerminator
 
+from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, XnnpackOp, YieldOp
@@ -104,7 +105,7 @@ def partition(block: Block, spares: int | None = None) -> int:
     inner = sum(
         partition(b, spares)
         for op in block.ops
-        if not op.has_trait(IsolatedFromAbove)
+        if not isinstance(op, DelegateOp | NamedDelegateOp)
         for region in op.regions
         for b in region.blocks
     )

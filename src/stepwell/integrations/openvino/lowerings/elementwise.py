@@ -57,6 +57,7 @@ def _overloads(table: dict[str, Any], *overloads: str) -> dict[str, Any]:
 @lowers(_overloads(UNARY, "default"), to="openvino")
 def unary(x: Value, *, form: str, out: Out) -> Value:
     """Lower a function of one tensor."""
+    x = x.cast(f32) if out.dtype == f32 else x
     return x.op(form, dtype=out.dtype)
 
 
