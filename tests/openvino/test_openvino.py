@@ -402,6 +402,18 @@ def test_integer_kernels_are_read_as_such() -> None:
 
 
 @needs_openvino
+def test_a_file_is_the_same_twice_and_scalars_are_read() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+    lowered = lower(lambda x: net(x).sum() * 2, torch.randn(1, 3, 8, 8), target="openvino")
+    assert lowered.to_pte() == lowered.to_pte()
+    x = torch.randn(1, 3, 8, 8)
+    read = stepwell.read_pte(lowered.to_pte())
+    torch.testing.assert_close(read.run(x)[0], lowered.run(x)[0], rtol=1e-4, atol=1e-5)
+    doubled = lower(lambda x: x * 2 + 1, torch.tensor(3.0), target="openvino")
+    assert doubled.run(torch.tensor(3.0))[0] == 7
+
+
+@needs_openvino
 def test_a_model_that_cannot_be_read_stays_opaque(
     layers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

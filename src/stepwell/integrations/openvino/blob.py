@@ -6,6 +6,7 @@ then these three parts. The model is XML, whose bytes are combined with a fixed 
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from xml.etree import ElementTree
@@ -45,6 +46,7 @@ def in_single(exported: bytes) -> bytes:
     """
     net, _ = parts(exported)
     inline(net, lambda body: any(layer.get("type") == "MatMul" for layer in body.iter("layer")))
+    _renumber(net)
     for layer in net.iter("layer"):
         held = layer.find("rt_info")
         held = SubElement(layer, "rt_info") if held is None else held
@@ -52,6 +54,23 @@ def in_single(exported: bytes) -> bytes:
     coded = _coded(b'<?xml version="1.0"?>\n' + ElementTree.tostring(net))
     *head, _ = _HEADER.unpack_from(exported)
     return _HEADER.pack(*head, len(coded)) + exported[_HEADER.size : head[-1]] + coded
+
+
+def _renumber(net: Element) -> None:
+    """Count the names that OpenVINO made in the order of the model.
+
+    It counts the nodes of a process: the same model exported twice would differ.
+    """
+    counted: dict[str, str] = {}
+
+    def count(name: re.Match[str]) -> str:
+        return counted.setdefault(name[0], f"{name[1]}_{len(counted)}")
+
+    for each in net.iter():
+        is_list = each.get("name") in ("fused_names", "originalLayersNames")
+        for key in ("value",) if is_list else ("name", "names", "output_names"):
+            if key in each.attrib and each.get("type") != "Parameter":
+                each.attrib[key] = re.sub(r"\b([A-Za-z]+)_(\d+)\b", count, each.attrib[key])
 
 
 def inline(net: Element, wanted: Callable[[Element], bool]) -> None:

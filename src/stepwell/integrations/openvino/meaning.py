@@ -356,6 +356,9 @@ MEANINGS: dict[str, Callable[..., Any]] = {
         torch.broadcast_shapes(tuple(x.shape), tuple(shape))
     ),
     "DepthToSpace": _depth_to_space,
+    "ShuffleChannels": lambda x, axis, group: (
+        x.unflatten(axis, (group, -1)).transpose(axis, axis + 1).flatten(axis, axis + 1)
+    ),
     "Tile": lambda x, repeats: x.repeat(repeats),
     "Pad": _pad,
     "Squeeze": lambda x, axes: x.squeeze(_listed(axes)),

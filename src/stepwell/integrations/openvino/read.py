@@ -7,6 +7,7 @@ their operators. A model of another device, or with an unknown operator, stays o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -135,9 +136,13 @@ class _Net:
         dtype = DTYPES.get(stated["element_type"])
         if dtype is None or start + size > len(self.constants):
             raise ArtifactError(f"a constant has the type {stated['element_type']}, or is missing")
+        shape = _ints(stated["shape"])
         held = bytearray(self.constants[start : start + size])
-        flat = torch.frombuffer(held, dtype=dtype) if size else torch.empty(0, dtype=dtype)
-        value = flat.reshape(_ints(stated["shape"]))
+        # The size of a constant without elements is one byte.
+        flat = (
+            torch.frombuffer(held, dtype=dtype) if math.prod(shape) else torch.empty(0, dtype=dtype)
+        )
+        value = flat.reshape(shape)
         if value.numel() <= INLINE and dtype != torch.bool:
             return ConstantOp.make(value)
         return WeightOp(self.context.weights.add(key, value), tensor_like(value))
