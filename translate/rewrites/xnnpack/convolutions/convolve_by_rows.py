@@ -4,10 +4,10 @@ XNNPACK computes a convolution whose windows overlap by an indirect product, whi
 AVX2 and without AVX-512 runs at less than half the speed of its product of matrices
 (`docs/xnnpack.md`). So the image is padded, the pixels that a row of the window reads are laid next
 to each other (im2col of one row), and each row of the window is a linear layer on the image's rows
-that it reads. The layers' results are added. A stride takes rows and pixels apart by their
-remainder, and rows of the window that read the same rows of such an image are one layer. A large
-image is gathered and multiplied in blocks of rows that stay in a second-level cache, so that memory
-grows by a few megabytes at most.
+that it reads. The layers' results are added. With a stride s, the image's rows and pixels are grouped
+by their remainder modulo s, so that the taps of a group are neighbors in memory, and neighboring rows
+of the window are one layer. A large image is gathered and multiplied in blocks of rows that stay in a
+second-level cache, so that memory grows by a few megabytes at most.
 
 The int8 kernel runs at the speed of the matrix kernel, but it pads channels to eight. An image of
 three channels is gathered likewise, and all rows of the window are one layer, because sums of int8
@@ -110,7 +110,7 @@ class Axis:
         return sorted({self.place(tap)[1] for tap in range(self.taps)})
 
     def runs(self) -> list[tuple[int, int]]:
-        """List the taps that are neighbors if a stride's pixels are: the first one, and how many."""
+        """List the runs of taps that read neighbors in one group: the first tap, and how many."""
         starts = [tap for tap in range(self.taps) if self.dilation > 1 or self.place(tap)[1] == 0]
         return [(a, b - a) for a, b in pairwise([*starts, self.taps])]
 
@@ -162,7 +162,7 @@ class Rows:
         return [(start, min(each, self.down.results - start)) for start in starts]
 
     def read_by(self, results: int) -> int:
-        """Return the rows, in strides, that a block of the result's rows reads."""
+        """Return how many groups of `stride` rows a block of the result's rows reads."""
         return results + self.down.place(self.down.taps - 1)[0]
 
     def cost(self, costs: Costs) -> float:
