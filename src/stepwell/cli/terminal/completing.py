@@ -31,7 +31,7 @@ def completed_by(action: argparse.Action, completer: Completer) -> None:
 
 
 TARGETS = (
-    *"xnnpack xnnpack-published openvino vgf".split(),
+    *"xnnpack xnnpack-published openvino xnnpack+openvino vgf".split(),
     *"tosa-1.0+fp tosa-1.0+int tosa-1.1+fp tosa-1.1+int".split(),
     *"tosa-1.1+fp+mx_common+mx_fp8e4m3 tosa-1.1+fp+mxfp".split(),
     *(f"cortex-m{core}" for core in "0 0plus 3 4 7 23 33 35p 55 85".split()),
