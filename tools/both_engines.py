@@ -15,11 +15,10 @@ import argparse
 import math
 import os
 from collections.abc import Callable
-from multiprocessing import get_context
 from typing import Any
 
 import torch
-from openvino_models import KINDS, least, made
+from openvino_models import KINDS, in_a_process, least, made
 
 import stepwell
 
@@ -50,13 +49,6 @@ def measured(name: str, cpu: str | None, quantizer: str, seconds: float) -> tupl
     return order, least(calls, seconds)
 
 
-def _child(pipe: Any, *given: Any) -> None:
-    try:
-        pipe.send(measured(*given))
-    except Exception as error:
-        pipe.send(f"{type(error).__name__}: {str(error).strip()[:200]}")
-
-
 def main() -> None:
     """Print a row for each model."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -69,16 +61,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     shares = list[float]()
     for name in (n for given in arguments.names for n in KINDS.get(given, (given,))):
-        here, there = get_context("fork").Pipe()
-        given = (there, name, arguments.cpu, arguments.quantizer, arguments.seconds)
-        process = get_context("fork").Process(target=_child, args=given)
-        process.start()
-        there.close()
-        try:
-            row = here.recv()
-        except EOFError:
-            row = "the process died"
-        process.join()
+        row = in_a_process(measured, name, arguments.cpu, arguments.quantizer, arguments.seconds)
         if isinstance(row, str):
             print(f"| {name} | {row} |", flush=True)
             continue

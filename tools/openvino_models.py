@@ -123,9 +123,23 @@ def measured(name: str, target: str, seconds: float) -> tuple[Any, ...]:
     return lowered.report.delegates, outside, error, ours, theirs, dict(lowered.report.outside)
 
 
-def _child(pipe: Any, *given: Any) -> None:
+def in_a_process(function: Callable[..., Any], *given: Any) -> Any:
+    """Return what a function returns in a process of its own, or in a string why it does not."""
+    here, there = get_context("fork").Pipe()
+    process = get_context("fork").Process(target=_child, args=(there, function, given))
+    process.start()
+    there.close()
     try:
-        pipe.send(measured(*given))
+        found = here.recv()
+    except EOFError:
+        found = "the process died"
+    process.join()
+    return found
+
+
+def _child(pipe: Any, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    try:
+        pipe.send(function(*given))
     except Exception as error:
         pipe.send(f"{type(error).__name__}: {str(error).strip()[:300]}")
 
@@ -142,16 +156,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|", flush=True)
     factors = list[float]()
     for name in names:
-        here, there = get_context("fork").Pipe()
-        given = (there, name, arguments.target, arguments.seconds)
-        process = get_context("fork").Process(target=_child, args=given)
-        process.start()
-        there.close()
-        try:
-            row = here.recv()
-        except EOFError:
-            row = "the process died"
-        process.join()
+        row = in_a_process(measured, name, arguments.target, arguments.seconds)
         if isinstance(row, str):
             print(f"| {name} | {row} |", flush=True)
             continue

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from xdsl.ir import Operation
 
 from stepwell.dialects.xnnpack.costs import Costs
+from stepwell.ir.core import WeightOp
+from stepwell.ir.program import Program
 from stepwell.ir.work import operations, size
+
+
+def leaves(program: Program) -> Iterator[Operation]:
+    """Yield the ops that compute: those with operands and results, and without regions."""
+    for op in program.module.walk():
+        if not op.regions and op.operands and op.results and not isinstance(op, WeightOp):
+            yield op
+
+
+def time_of(program: Program, costs: Costs) -> float:
+    """Estimate the nanoseconds of a program."""
+    return sum(nanoseconds(op, costs) for op in leaves(program))
+
 
 _MOVES = {
     "transpose": "transpose", "slice": "slice", "concatenate": "slice", "split": "slice",

@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
 from stepwell.dialects.cmsis.costs import LAYOUT as CMSIS
 from stepwell.dialects.tosa.costs import LAYOUT as TOSA
 from stepwell.dialects.xnnpack.costs import COSTS
-from stepwell.dialects.xnnpack.costs.nodes import nanoseconds
+from stepwell.dialects.xnnpack.costs.nodes import leaves, time_of
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
@@ -216,26 +215,15 @@ def cost(program: Program, target: str) -> float:
     multiplications and elements, with the cost of calls from `dialects/cmsis/costs.py`.
     """
     if target == "xnnpack":
-        return sum(nanoseconds(op, COSTS) for op in _leaves(program))
+        return time_of(program, COSTS)
     if target.startswith("tosa"):
-        return sum(TOSA.op + operations(op) for op in _leaves(program))
-    return sum(CMSIS.op + _work(op) for op in _leaves(program))
-
-
-def _leaves(program: Program) -> Iterator[Operation]:
-    for op in program.module.walk():
-        if not op.regions and op.operands and op.results and not isinstance(op, WeightOp):
-            yield op
+        return sum(TOSA.op + operations(op) for op in leaves(program))
+    return sum(CMSIS.op + _work(op) for op in leaves(program))
 
 
 def _work(op: Operation) -> float:
     """Estimate the work in integer multiplications; a float multiplication counts as `FLOAT`."""
-    if op.name.startswith("aten."):
-        return FLOAT * operations(op)
-    result = op.results[0].type
-    if "depthwise" in op.name and isinstance(result, TensorType) and result.get_shape():
-        return operations(op) / max(result.get_shape()[-1], 1)  # Channels are last.
-    return operations(op)
+    return (FLOAT if op.name.startswith("aten.") else 1) * operations(op)
 
 
 def optimum(program: Program, target: str, most: int = 64, **options: Any) -> Optimum:

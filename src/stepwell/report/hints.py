@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stepwell.dialects.xnnpack.costs import KIND_OF, Costs, costs_of, load
-from stepwell.dialects.xnnpack.costs.nodes import nanoseconds
-from stepwell.ir.core import WeightOp
+from stepwell.dialects.xnnpack.costs import KIND_OF, costs_of, load
+from stepwell.dialects.xnnpack.costs.nodes import time_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import RefusalRecord
 
@@ -42,7 +41,7 @@ def hints(program: Program, refusals: Iterable[RefusalRecord]) -> tuple[Hint, ..
 
 def _finite(program: Program, saving: list[RefusalRecord]) -> Hint:
     """Return what rewrites would save that only the mode of `numerics` refused."""
-    total = _time(program, costs_of(program.context))
+    total = time_of(program, costs_of(program.context))
     saved = sum(record.saving for record in saving)
     counts = Counter(record.rewrite for record in saving)
     option = "numerics='finite' (or ranges= of the inputs, if they prove it)"
@@ -52,16 +51,7 @@ def _finite(program: Program, saving: list[RefusalRecord]) -> Hint:
 
 def _cpu(program: Program, cpu: str) -> Hint:
     """Return what the program loses on a CPU by being for several."""
-    total = _time(program, load(KIND_OF[cpu]))
+    total = time_of(program, load(KIND_OF[cpu]))
     saved = sum(lost.get(cpu, 0.0) for lost in program.context.losses.values())
     factor = total / max(total - saved, total / 100)
     return Hint(f"cpu={cpu!r}", "the forms of nodes that are fastest there", factor)
-
-
-def _time(program: Program, costs: Costs) -> float:
-    """Estimate the nanoseconds of a program."""
-    return sum(
-        nanoseconds(op, costs)
-        for op in program.module.walk()
-        if not op.regions and op.operands and op.results and not isinstance(op, WeightOp)
-    )
