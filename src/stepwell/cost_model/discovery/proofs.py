@@ -1,0 +1,236 @@
+"""Prove candidates, write them as rules, and weaken the conditions of the rules.
+
+A candidate is decided as it is: for sizes that are symbols if its nodes take such, else for the
+sizes of its grammar. As a rule, its numbers are replaced by placeholders: first any numbers, then
+numbers under a condition (`CONDITIONS`), then the numbers that were enumerated. The first rule that
+`stepwell prove` proves is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import Any
+
+from stepwell.cost_model.discovery.candidates import NAMES, program_of
+from stepwell.cost_model.discovery.enumeration import Candidate, Tree
+from stepwell.cost_model.discovery.evaluation import FAILS, shape_of
+from stepwell.cost_model.discovery.grammar import RESULT, Choice, Grammar, Node, input_type
+from stepwell.ir.rewriting.rewrite import EXACT
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.types import dims
+from stepwell.translate.rules import read_rules
+from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
+from stepwell.validation.rules.decision import Proof, Question, decide
+from stepwell.validation.rules.numbers import Path, Tokens
+from stepwell.validation.rules.verdicts import Verdict, prove
+
+_SAID = {Proof.BITS: "bit for bit", Proof.ZEROS: "but for the sign of a zero"}
+
+
+def is_at_least_zero(number: float) -> bool:
+    """Whether a number is not negative."""
+    return number >= 0
+
+
+def is_at_most_zero(number: float) -> bool:
+    """Whether a number is not positive."""
+    return number <= 0
+
+
+def is_positive(number: float) -> bool:
+    """Whether a number is greater than 0."""
+    return number > 0
+
+
+CONDITIONS = ("", "is_at_least_zero", "is_at_most_zero", "is_positive")
+"""The conditions on one number that are tried, the weakest first."""
+
+
+def decided(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
+    """Return how a candidate is proved: `bit for bit`, for all or some sizes; empty if it is not."""
+    symbols: dict[str, Any] = {name: Size.symbol(name.lower()) for name in grammar.sizes[0]}
+    for choices, said in (([symbols], "all sizes"), (grammar.sizes, "sizes that were tried")):
+        proofs: list[Proof] = []
+        with suppress(*FAILS):
+            for sizes in choices:
+                if isinstance(sizes, Mapping) and any(n > 64 for n in sizes.values() if isinstance(n, int)):
+                    continue
+                proofs.append(_decided(grammar, nodes, found, sizes))
+            if proofs and min(proofs) in _SAID:
+                return f"{_SAID[min(proofs)]}, {said}"
+    return ""
+
+
+def _decided(
+    grammar: Grammar, nodes: Sequence[Node], found: Candidate, sizes: Mapping[str, Any]
+) -> Proof:
+    program = program_of(grammar, nodes, [found.before, found.after], sizes)
+    last = program.method().body.block.last_op
+    assert last is not None
+    one, other = last.operands
+    if one.type != other.type:
+        return Proof.NONE
+    with suppress(NotOfBytes):
+        if apart_on_all(program, pairs=[(one, other)]) is None:
+            return Proof.BITS
+    return decide(Question(one, other, program.weights, Tokens(), Path(), EXACT)).proof
+
+
+# -- rules as text -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Text:
+    """The lines of one side of a rule."""
+
+    grammar: Grammar
+    nodes: Sequence[Node]
+    holes: Mapping[Any, str]
+    lines: list[str] = field(default_factory=list[str])
+    names: dict[Tree, str] = field(default_factory=dict[Tree, str])
+
+    def written(self, tree: Tree, letters: Iterator[str]) -> str:
+        """Add the lines of a term; return the name of its value."""
+        if isinstance(tree, int):
+            return f"%{NAMES[tree]}"
+        if tree not in self.names:
+            operands = [self.written(part, letters) for part in tree[1]]
+            self.names[tree] = f"%{next(letters)}"
+            self.lines.append(f"{self.names[tree]} = {self._call(tree, operands)}")
+        return self.names[tree]
+
+    def _call(self, tree: tuple[int, tuple[Tree, ...]], operands: Sequence[str]) -> str:
+        node = self.nodes[tree[0]]
+        sizes = self.grammar.sizes[0]
+        program = program_of(self.grammar, self.nodes, [tree[1][0]], sizes)
+        last = program.method().body.block.last_op
+        assert last is not None
+        fields = node.fields(shape_of(last.operands[0].type)) or {}
+        given, parts = iter(operands), list[str]()
+        for parameter in node.reader.parameters:
+            if parameter.is_value and parameter.is_list:
+                parts.append(f"[{', '.join(given)}]")
+            elif parameter.is_value and parameter.name not in fields:
+                operand = next(given, None)
+                parts += [] if operand is None else [operand]
+            elif parameter.name in fields:
+                held = fields[parameter.name]
+                text = str(held).lower() if isinstance(held, bool) else str(held)
+                if isinstance(held, float) and held in self.holes:
+                    text = f"${self.holes[held]}"
+                is_named = parameter.by_name or not node.op.startswith("aten.")
+                parts.append(f"{parameter.name}={text}" if is_named else text)
+        return f"{node.op}({', '.join(parts)})"
+
+
+def _numbers(nodes: Sequence[Node], tree: Tree) -> list[Any]:
+    if isinstance(tree, int):
+        return []
+    own = [v for _, v in nodes[tree[0]].arguments if isinstance(v, float)]
+    return [*own, *(each for part in tree[1] for each in _numbers(nodes, part))]
+
+
+def is_expressible(nodes: Sequence[Node], tree: Tree) -> bool:
+    """Whether the notation of rules has all parts of a term: no constant operands, no arguments
+    that depend on sizes.
+    """
+    if isinstance(tree, int):
+        return True
+    node = nodes[tree[0]]
+    values = {parameter.name for parameter in node.reader.values}
+    for name, held in node.arguments:
+        of_sizes = isinstance(held, Choice) and held.label[:1] not in "[-0123456789"
+        if name in values or name == RESULT or of_sizes or ":" in str(held):
+            return False
+    return all(is_expressible(nodes, part) for part in tree[1])
+
+
+def rule_text(
+    name: str,
+    grammar: Grammar,
+    nodes: Sequence[Node],
+    found: Candidate,
+    holes: Mapping[Any, str],
+    conditions: Mapping[str, str],
+) -> str:
+    """Return a candidate as the text of a rule, with placeholders for some numbers."""
+    before = _Text(grammar, nodes, holes)
+    after = _Text(grammar, nodes, holes)
+    last = before.written(found.before, iter("abcdefgh"))
+    new = after.written(found.after, iter("pqrs"))
+    lines = [f"rule {name}", "    Found by enumeration.", "Before:"]
+    lines += [f"    {line}" for line in _renamed(before.lines, last)]
+    lines += ["After:"]
+    lines += [f"    {line}" for line in _renamed(after.lines, new)]
+    lines += [] if not isinstance(found.after, int) else [f"    %y_ = {new}"]
+    lines += [f"where {predicate}(${hole})" for hole, predicate in conditions.items() if predicate]
+    example = [f"${hole} = {number}" for number, hole in holes.items()]
+    example += [
+        f'%{NAMES[number]} = "{input_type(text, grammar.sizes[0])}"'
+        for number, text in enumerate(grammar.inputs)
+        if f"%{NAMES[number]}" in " ".join(before.lines)
+    ]
+    return "\n".join([*lines, f"for {', '.join(example)}"]).replace("%y_", "%result") + "\n"
+
+
+def _renamed(lines: Sequence[str], last: str) -> Iterator[str]:
+    for at, line in enumerate(lines):
+        is_last = at == len(lines) - 1 and line.startswith(f"{last} =")
+        yield f"%result{line[len(last) :]}" if is_last else line
+
+
+@dataclass(frozen=True)
+class FoundRule:
+    """A rule that was found, with its verdict."""
+
+    text: str
+    verdict: Verdict
+
+
+def proved_rule(
+    name: str, grammar: Grammar, nodes: Sequence[Node], found: Candidate
+) -> FoundRule | None:
+    """Return the most general rule of a candidate that is proved; None if none is, or the notation
+    of rules cannot express it.
+    """
+    if not is_expressible(nodes, found.before) or not is_expressible(nodes, found.after):
+        return None
+    numbers = list(dict.fromkeys([*_numbers(nodes, found.before)]))
+    holes = {number: f"n{at}" for at, number in enumerate(numbers)}
+    write = partial(rule_text, name, grammar, nodes, found)
+    choices = [dict(zip(holes.values(), picked, strict=True))
+               for picked in product(CONDITIONS, repeat=len(holes))]  # fmt: skip
+    choices.sort(key=lambda each: sum(map(bool, each.values())))
+    for conditions in choices if holes and len(holes) <= 2 else ():
+        if all(_holds(conditions[hole], number) for number, hole in holes.items()):
+            made = _proved(write(holes, conditions))
+            if made is not None:
+                return made
+    return _proved(write({}, {}))
+
+
+def _holds(predicate: str, number: float) -> bool:
+    return not predicate or globals()[predicate](number)
+
+
+def _proved(text: str) -> FoundRule | None:
+    try:
+        (rewrite,) = read_rules(text, globals())
+        verdict = prove(_as_rule(rewrite))
+    except FAILS:
+        return None
+    return FoundRule(text, verdict) if verdict.is_proved else None
+
+
+def _as_rule(rewrite: Any) -> type[RuleRewrite]:
+    return rewrite
+
+
+def rank_of(type_: Any) -> int:
+    """Return the rank of a tensor type."""
+    return len(dims(type_))

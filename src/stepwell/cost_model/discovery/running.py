@@ -1,0 +1,198 @@
+"""Run discovery: grammars in parallel on Dask, with one file of results for each, which a later
+run continues.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepwell.cost_model.discovery.candidates import flows
+from stepwell.cost_model.discovery.enumeration import Candidate, Enumeration, Tree, told
+from stepwell.cost_model.discovery.evaluation import Evaluator
+from stepwell.cost_model.discovery.grammar import grammars
+from stepwell.cost_model.discovery.proofs import decided, proved_rule
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.platform.files import write_atomically
+from stepwell.model_zoo.sweep.cluster import connected, distributed, local_cluster
+
+TERMS, JUDGED = 1_000_000, 400
+"""The default limits of one grammar: terms, and candidates that are lowered."""
+
+
+@dataclass
+class Finding:
+    """A candidate that was judged.
+
+    Attributes:
+        before, after: both terms as text.
+        nodes: the number of nodes of the first term.
+        ratio: the ratio of their costs, node by node.
+        flows: the ratio of the costs behind today's flow, by target.
+        proof: how the equality is proved; empty if it is not.
+        rule: the text of the rule, if it is proved as one.
+        scope: the shapes for which the rule is proved.
+    """
+
+    before: str
+    after: str
+    nodes: int
+    ratio: float
+    flows: dict[str, float]
+    proof: str = ""
+    rule: str = ""
+    scope: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether today's flow to some target does not reach the cheaper term."""
+        return any(ratio > 1.01 for ratio in self.flows.values())
+
+
+@dataclass
+class Result:
+    """What was found in one grammar.
+
+    Attributes:
+        grammar: its name, `target/name`.
+        terms, classes, implied: the number of terms, of different values, and of pairs of equal
+            terms that a smaller candidate implies.
+        complete: up to this number of nodes, all terms were enumerated.
+        candidates: the number of candidates.
+        judged: those that were lowered, proved if they are new.
+        seconds: the CPU time.
+    """
+
+    grammar: str
+    terms: int
+    classes: int
+    implied: int
+    complete: int
+    candidates: int
+    judged: list[Finding] = field(default_factory=list[Finding])
+    seconds: float = 0.0
+
+
+def size_of(tree: Tree) -> int:
+    """Return the number of different nodes of a term."""
+    seen: set[Tree] = set()
+
+    def look(part: Tree) -> None:
+        if not isinstance(part, int) and part not in seen:
+            seen.add(part)
+            for operand in part[1]:
+                look(operand)
+
+    look(tree)
+    return len(seen)
+
+
+def discover(name: str, terms: int = TERMS, judged: int = JUDGED) -> Result:
+    """Enumerate a grammar, and judge the smallest candidates."""
+    begun = time.process_time()
+    grammar = grammars()[name]
+    found = Enumeration(grammar, terms)
+    found.run()
+    result = Result(
+        name, found.terms, len(found.classes), found.implied, found.complete, len(found.candidates)
+    )
+    order = sorted(found.candidates, key=lambda c: (size_of(c.before), size_of(c.after)))
+    for number, candidate in enumerate(order[:judged]):
+        result.judged.append(_judged(found, candidate, f"{_slug(name)}-{number}"))
+    result.seconds = time.process_time() - begun
+    return result
+
+
+def _judged(found: Enumeration, candidate: Candidate, name: str) -> Finding:
+    grammar, nodes = found.grammar, found.nodes
+    costs = flows(grammar, nodes, candidate, Evaluator(grammar).large)
+    finding = Finding(
+        told(candidate.before, nodes),
+        told(candidate.after, nodes),
+        size_of(candidate.before),
+        candidate.cost_before / max(candidate.cost_after, 1.0),
+        {flow.target: flow.before / max(flow.after, 1.0) for flow in costs},
+    )
+    if finding.is_new:
+        finding.proof = decided(grammar, nodes, candidate)
+        rule = proved_rule(name, grammar, nodes, candidate)
+        if rule is not None:
+            finding.rule, finding.scope = rule.text, str(rule.verdict)
+    return finding
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+def discover_each(
+    names: Sequence[str], folder: Path, jobs: int, terms: int = TERMS, judged: int = JUDGED
+) -> Iterator[Result]:
+    """Yield the results of grammars, those of an earlier run first; each is stored in a folder.
+
+    Args:
+        names: grammars, as in `grammars()`; all if there are none.
+        folder: one JSON file for each grammar. A file of other limits is written anew.
+        jobs: the number of worker processes.
+        terms, judged: the limits of each grammar.
+
+    Raises:
+        StepwellError: a grammar is unknown, or Dask is not installed.
+    """
+    known = grammars()
+    if unknown := [name for name in names if name not in known]:
+        raise StepwellError(
+            f"there is no grammar {unknown[0]!r}", help=f"grammars are {', '.join(known)}"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting: list[str] = []
+    for name in names or known:
+        held = _read(folder / f"{_slug(name)}.json", terms, judged)
+        if held is None:
+            waiting.append(name)
+        else:
+            yield held
+    if not waiting:
+        return
+    with local_cluster(jobs) as address, connected(address) as client:
+        futures = client.map(discover, waiting, terms=terms, judged=judged, pure=False)
+        for future in distributed.as_completed(futures, loop=client.loop):
+            result = future.result()
+            rows = {"limits": [terms, judged], **asdict(result)}
+            path = folder / f"{_slug(result.grammar)}.json"
+            write_atomically(path, json.dumps(rows, indent=1).encode())
+            yield result
+
+
+def _read(path: Path, terms: int, judged: int) -> Result | None:
+    if not path.exists():
+        return None
+    rows: dict[str, Any] = json.loads(path.read_text())
+    if rows.pop("limits") != [terms, judged]:
+        return None
+    rows["judged"] = [Finding(**row) for row in rows["judged"]]
+    return Result(**rows)
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return what was enumerated and found as a table of Markdown."""
+    lines = [
+        "| grammar | terms | all up to | different | equal pairs | of smaller ones | lowered "
+        "| new | proved | as rules |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for each in sorted(results, key=lambda r: r.grammar):
+        new = [finding for finding in each.judged if finding.is_new]
+        proved = sum(bool(finding.proof or finding.rule) for finding in new)
+        rules = sum(bool(finding.rule) for finding in new)
+        lines.append(
+            f"| `{each.grammar}` | {each.terms} | {each.complete} nodes | {each.classes} "
+            f"| {each.candidates + each.implied} | {each.implied} | {len(each.judged)} "
+            f"| {len(new)} | {proved} | {rules} |"
+        )
+    return "\n".join(lines) + "\n"
+
