@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from xdsl.dialects.builtin import ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
@@ -192,6 +192,14 @@ def _type_problem(op: Operation, weights: WeightStore | None) -> Problem | None:
     )
 
 
+def _is_ordered_later(operand: SSAValue, block: Block) -> bool:
+    """Whether a value is defined in the block of an e-graph, whose ops have no order until
+    `eqsat-extract` chooses among them.
+    """
+    is_inside = isinstance(operand.owner, Operation) and operand.owner.parent is block
+    return is_inside and any(op.name == "equivalence.class" for op in block.ops)
+
+
 def _types(types: object) -> str:
     return "(" + ", ".join(str(t) for t in types) + ")"  # pyright: ignore
 
@@ -213,7 +221,7 @@ def _block_dominance(block: Block, defined: set[int]) -> Iterator[Problem]:
     defined.update(map(id, block.args))
     for op in ops_in(block):
         for operand in operands_of(op):
-            if id(operand) not in defined:
+            if id(operand) not in defined and not _is_ordered_later(operand, block):
                 yield Problem(
                     f"{op_name(op)}: operand {describe_value(operand)} is used before it is "
                     "defined, or is not visible here",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, TypeAlias
 
 import torch
@@ -81,7 +82,7 @@ class Enumeration:
         self.nodes = self.grammar.expanded()
         self._evaluator = Evaluator(self.grammar)
         self._known: dict[bytes, int] = {}
-        self._rules: dict[int, list[Tree]] = {}
+        self._rules: dict[tuple[int, ...], list[Tree]] = {}
         self._commutes: set[int] = set()
         self._users: list[list[int]] = []  # The classes whose terms contain a class's node.
         self._by_size: list[list[int]] = [[]]
@@ -149,7 +150,7 @@ class Enumeration:
         for place in range(count) if size else (0,):
             lists: list[Sequence[int]] = [leaves] * count
             lists[place] = self._by_size[size]
-            yield from _product(lists)
+            yield from product(*lists)
 
     def _find_commuting(self) -> None:
         """Find the nodes of two operands whose value does not depend on the operands' order."""
@@ -222,10 +223,13 @@ class Enumeration:
         """Record a candidate, unless another one rewrites the first term at its root."""
         if not inputs_of(after) <= inputs_of(before) or isinstance(before, int):
             return
-        if any(matches(rule, before) for rule in self._rules.get(before[0], ())):
+        heads = product(*({-1, _head(part)} for part in before[1]))
+        rules = (rule for rest in heads for rule in self._rules.get((before[0], *rest), ()))
+        if any(matches(rule, before) for rule in rules):
             self.implied += 1
             return
-        self._rules.setdefault(before[0], []).append(before)
+        key = (before[0], *map(_head, before[1]))
+        self._rules.setdefault(key, []).append(before)
         lower = self.classes[known].cost if cheap is None else cheap
         self.candidates.append(Candidate(before, after, cost, lower))
 
@@ -237,13 +241,9 @@ class Enumeration:
         return held.node, tuple(map(self.tree, held.operands))
 
 
-def _product(lists: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    if not lists:
-        yield ()
-        return
-    for head in lists[0]:
-        for rest in _product(lists[1:]):
-            yield head, *rest
+def _head(tree: Tree) -> int:
+    """Return the number of a term's outermost node; −1 for an input."""
+    return -1 if isinstance(tree, int) else tree[0]
 
 
 def inputs_of(tree: Tree) -> set[int]:

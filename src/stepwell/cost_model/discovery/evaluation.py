@@ -22,7 +22,14 @@ from xdsl.utils.exceptions import VerifyException
 import stepwell.dialects.cmsis
 import stepwell.dialects.tosa
 import stepwell.dialects.xnnpack  # noqa: F401
-from stepwell.cost_model.discovery.grammar import NAMED_TYPES, RESULT, Grammar, Node, Shape, input_type
+from stepwell.cost_model.discovery.grammar import (
+    NAMED_TYPES,
+    RESULT,
+    Grammar,
+    Node,
+    Shape,
+    input_type,
+)
 from stepwell.dialects.cmsis.costs import LAYOUT as CMSIS
 from stepwell.dialects.quant.types import stored_dtype
 from stepwell.dialects.tosa.constants import const, const_shape

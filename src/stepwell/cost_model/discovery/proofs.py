@@ -58,7 +58,9 @@ def decided(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
         proofs: list[Proof] = []
         with suppress(*FAILS):
             for sizes in choices:
-                if isinstance(sizes, Mapping) and any(n > 64 for n in sizes.values() if isinstance(n, int)):
+                if isinstance(sizes, Mapping) and any(
+                    n > 64 for n in sizes.values() if isinstance(n, int)
+                ):
                     continue
                 proofs.append(_decided(grammar, nodes, found, sizes))
             if proofs and min(proofs) in _SAID:

@@ -195,4 +195,3 @@ def table(results: Sequence[Result]) -> str:
             f"| {len(new)} | {proved} | {rules} |"
         )
     return "\n".join(lines) + "\n"
-

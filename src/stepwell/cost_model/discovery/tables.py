@@ -131,7 +131,9 @@ def _grammars() -> Iterator[Grammar]:
     yield made("layers", "aten", "aten", given, _ATEN_LAYERS, 4, (2,), _MATRIX)
     yield made("bytes", "xnnpack", "xnnpack", "q1 A, q1 A", _XNNPACK_BYTES, 4)
     for name, nodes in _TOSA_INTEGERS.items():
-        given = {"truths": "i1 A, i1 A, i32 A, i32 A", "ranges": "i8 A, i32 A, i32 A"}.get(name, "i32 A, i32 A")
+        given = {"truths": "i1 A, i1 A, i32 A, i32 A", "ranges": "i8 A, i32 A, i32 A"}.get(
+            name, "i32 A, i32 A"
+        )
         yield made(name, "tosa-1.0+int", "tosa", given, nodes, 4)
     yield made("bytes", "cortex-m55", "cmsis", "i8 A, i8 A, i8 256", _CMSIS_ELEMENTWISE, 4)
     for name, nodes in _ATEN.items():

@@ -27,6 +27,7 @@ from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
+from xdsl.universe import Universe
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from stepwell.dialects import make_known
@@ -69,6 +70,15 @@ from stepwell.pipelines.pass_pipeline.named_passes import (
 from stepwell.pipelines.pass_pipeline.pass_text import parse_passes
 from stepwell.plugins.plugins import load_entry_points, load_plugin
 
+SATURATE = "saturate-by-rules"
+
+
+def _saturation() -> type[ModulePass]:
+    from stepwell.integrations.xdsl.pdl_patterns import SaturateByRules  # It imports the prover.
+
+    return SaturateByRules
+
+
 _DUMPS = ("before-all", "after-all", "after-change", "after-failure")
 _ALIASES = {
     "--mlir-print-debuginfo": "print_debuginfo",
@@ -109,10 +119,16 @@ class OptMain(xDSLOptMain):
         make_known()
         ask_for_more(load_entry_points)
         self.ctx = Context()
+        for (
+            name,
+            make,
+        ) in Universe.get_multiverse().all_dialects.items():  # Some of xDSL's passes parse files.
+            self.ctx.register_dialect(name, make)
 
     def register_all_passes(self) -> None:
         """Register xDSL's and stepwell's passes with the driver."""
         self.available_passes = Passes(get_all_passes())
+        self.available_passes[SATURATE] = _saturation
 
     def register_all_targets(self) -> None:
         """Register text output only, ours or MLIR's: `stepwell lower` writes artifacts."""
