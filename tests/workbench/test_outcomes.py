@@ -50,6 +50,7 @@ COMMANDS = {
     "replay": ("--help", {}, []),
     "play": ("--help", {}, []),
     "validate": ("--help", {}, []),
+    "discover": ("--list", {}, []),
     "verify-certificate": ("--help", {}, []),
     "sweep": ("examples/* --list", {}, []),
     "opt": ("t.mlir", {}, []),

@@ -168,6 +168,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None] | None, str]
     "accuracy": (lowering.accuracy, "which stage and layer lose accuracy, and why"),
     "budget": (lowering.budget, "compare programs with a committed file of figures"),
     "prove": (inspection.prove, "prove rules by a solver"),
+    "discover": (inspection.discover, "enumerate terms, find rules that nobody wrote"),
     "verify-certificate": (inspection.verify_certificate, "verify a lowering's certificate"),
     "replay": (lowering.replay, "compare two commits on a set of programs"),
     "sweep": (lowering.sweep, "lower many models to many targets"),

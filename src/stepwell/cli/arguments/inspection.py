@@ -169,6 +169,20 @@ def prove(parser: argparse.ArgumentParser) -> None:
     add("--table", **FILE, help="write a page's table anew")
 
 
+def discover(parser: argparse.ArgumentParser) -> None:
+    """Add the command-line arguments of `stepwell discover` to a parser."""
+    add = parser.add_argument
+    add("grammars", nargs="*", metavar="TARGET/NAME", help="grammars of --list (all)")
+    add("--list", **FLAG, help="list the grammars, and do nothing else")
+    add("--state", type=Path, default=Path("discovered"), metavar="FOLDER",
+        help="results by grammar, from which a later run continues (discovered)")  # fmt: skip
+    add("--terms", type=int, default=1_000_000, metavar="N", help="of each grammar (1000000)")
+    add("--candidates", type=int, default=400, metavar="N",
+        help="of each grammar that are lowered and proved, the smallest first (400)")  # fmt: skip
+    add("--jobs", type=int, default=1, metavar="N", help="number of worker processes (1)")
+    add("--rules", **FILE, help="write the proved rules that are new, as text")
+
+
 def verify_certificate(parser: argparse.ArgumentParser) -> None:
     """Add the command-line arguments of `stepwell verify-certificate` to a parser."""
     add = parser.add_argument

@@ -217,19 +217,30 @@ class Enumeration:
             self._offer(old, term, held.cost, known, cost)
             held.node, held.operands, held.cost, held.own = number, operands, cost, own
 
+    def minimal(self) -> list[Candidate]:
+        """Return the candidates that are no instances of others, the smallest first."""
+        rules: dict[tuple[int, ...], list[Tree]] = {}
+        found: list[Candidate] = []
+
+        def order(each: Candidate) -> tuple[int, int, int]:
+            return size_of(each.before), -len(inputs_of(each.before)), size_of(each.after)
+
+        for each in sorted(self.candidates, key=order):
+            if not _is_instance(each.before, rules):
+                found.append(each)
+                _register(each.before, rules)
+        return found
+
     def _offer(
         self, before: Tree, after: Tree, cost: float, known: int, cheap: float | None = None
     ) -> None:
         """Record a candidate, unless another one rewrites the first term at its root."""
         if not inputs_of(after) <= inputs_of(before) or isinstance(before, int):
             return
-        heads = product(*({-1, _head(part)} for part in before[1]))
-        rules = (rule for rest in heads for rule in self._rules.get((before[0], *rest), ()))
-        if any(matches(rule, before) for rule in rules):
+        if _is_instance(before, self._rules):
             self.implied += 1
             return
-        key = (before[0], *map(_head, before[1]))
-        self._rules.setdefault(key, []).append(before)
+        _register(before, self._rules)
         lower = self.classes[known].cost if cheap is None else cheap
         self.candidates.append(Candidate(before, after, cost, lower))
 
@@ -239,6 +250,34 @@ class Enumeration:
         if held.node < 0:
             return held.operands[0]
         return held.node, tuple(map(self.tree, held.operands))
+
+
+def _is_instance(tree: Tree, rules: dict[tuple[int, ...], list[Tree]]) -> bool:
+    """Whether a term is an instance of one of some terms, which `_register` added."""
+    if isinstance(tree, int):
+        return False
+    heads = product(*({-1, _head(part)} for part in tree[1]))
+    near = (rule for rest in heads for rule in rules.get((tree[0], *rest), ()))
+    return any(matches(rule, tree) for rule in near)
+
+
+def _register(tree: Tree, rules: dict[tuple[int, ...], list[Tree]]) -> None:
+    assert not isinstance(tree, int)
+    rules.setdefault((tree[0], *map(_head, tree[1])), []).append(tree)
+
+
+def size_of(tree: Tree) -> int:
+    """Return the number of different nodes of a term."""
+    seen: set[Tree] = set()
+
+    def look(part: Tree) -> None:
+        if not isinstance(part, int) and part not in seen:
+            seen.add(part)
+            for operand in part[1]:
+                look(operand)
+
+    look(tree)
+    return len(seen)
 
 
 def _head(tree: Tree) -> int:

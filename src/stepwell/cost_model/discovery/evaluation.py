@@ -8,6 +8,7 @@ gives the cost.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,15 +20,11 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-import stepwell.dialects.cmsis
-import stepwell.dialects.tosa
-import stepwell.dialects.xnnpack  # noqa: F401
 from stepwell.cost_model.discovery.grammar import (
     NAMED_TYPES,
     RESULT,
     Grammar,
     Node,
-    Shape,
     input_type,
 )
 from stepwell.dialects.cmsis.costs import LAYOUT as CMSIS
@@ -43,8 +40,10 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import WeightStore
 from stepwell.ir.work import operations
 
-FAILS = (StepwellError, VerifyException, RuntimeError, ValueError, TypeError, IndexError,
-         AssertionError, KeyError, NotImplementedError, AttributeError, ZeroDivisionError)  # fmt: skip
+FAILS = (
+    StepwellError, VerifyException, RuntimeError, ValueError, TypeError, IndexError, KeyError,
+    AssertionError, NotImplementedError, AttributeError, ZeroDivisionError, struct.error,
+)  # fmt: skip
 """What an op raises that does not take its operands."""
 LARGE = 16
 """By how much the sizes for costs exceed the sizes for values; sizes of 1 stay."""
@@ -123,7 +122,7 @@ def _made(node: Node, given: dict[str, Any], types: Sequence[Attribute]) -> Oper
     draft = node.reader.make(given, [types[0]])
     rule = rule_for(type(draft))
     assert rule is not None
-    zeros = [torch.zeros(list(dims(t)), dtype=torch_dtype(element(t))) for t in types]
+    zeros = [torch.zeros(shape_of(t), dtype=torch_dtype(element(t))) for t in types]
     (found,) = rule(draft, zeros, Interpreter(WeightStore()))
     draft.erase()
     return node.reader.make(given, [tensor(found.shape, element_type(found.dtype))])
@@ -138,7 +137,7 @@ def values_of(grammar: Grammar, sizes: Any, seed: int) -> list[torch.Tensor]:
     for at, text in enumerate(grammar.inputs):
         type_ = input_type(text, sizes)
         dtype = stored_dtype(type_)
-        shape = [int(n) for n in dims(type_)]
+        shape = shape_of(type_)
         count = int(numpy.prod(shape))
         if dtype == torch.bool:
             numbers: Any = draw.integers(0, 2, count).astype(bool)
@@ -149,12 +148,14 @@ def values_of(grammar: Grammar, sizes: Any, seed: int) -> list[torch.Tensor]:
             numbers = draw.integers(low, high, count)
             small = draw.integers(-9, 10, count)
             numbers = numpy.where(draw.random(count) < 0.5, numbers, small)
-        special = _SPECIAL[dtype]
-        if seed and count >= len(special):  # The inputs step through the special numbers in turn.
-            base = len(special)
-            held = numpy.array(special)[(numpy.arange(count) // base**at) % base]
-            is_held = numpy.arange(count) < count // 2
-            numbers = numpy.where(is_held, held, numbers)
+        special = numpy.array(_SPECIAL[dtype])
+        base = len(special)
+        if count >= base**2:  # Each pair of special numbers.
+            held = special[(numpy.arange(count) // base**at) % base]
+            is_held = numpy.arange(count) < max(count // 2, base**2)
+        else:
+            held, is_held = draw.choice(special, count), draw.random(count) < 0.4
+        numbers = numpy.where(is_held, held, numbers)
         found.append(torch.tensor(numpy.asarray(numbers).tolist(), dtype=dtype).reshape(shape))
     return found
 
@@ -165,7 +166,9 @@ def _text(type_: Attribute) -> bytes:
 
 
 def fingerprint(values: Sequence[torch.Tensor], types: Sequence[Attribute]) -> bytes:
-    """Return a digest of a term's values at all sizes; every NaN is one number, 0 and −0 are two."""
+    """Return a digest of a term's values at all sizes. Every NaN is one number, 0 and −0 are
+    two.
+    """
     digest = hashlib.blake2b(digest_size=12)
     for value, type_ in zip(values, types, strict=True):
         held = value.contiguous().numpy()
@@ -243,6 +246,6 @@ class Evaluator:
         return found
 
 
-def shape_of(type_: Attribute) -> Shape:
-    """Return the static shape of a type."""
-    return [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
+def shape_of(type_: Attribute) -> list[Any]:
+    """Return the shape of a type."""
+    return list(dims(type_))

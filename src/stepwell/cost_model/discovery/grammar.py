@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import permutations, product
+from functools import partial
+from itertools import combinations, permutations, product
 from math import prod
 from typing import Any
 
@@ -99,6 +99,38 @@ def _parts(rank: int) -> list[tuple[Choice, Choice]]:
     return found
 
 
+_CUTS: Mapping[str, Callable[[int], tuple[int, int] | None]] = {
+    "all": lambda n: (0, n),
+    "first": lambda n: (0, n - 1),
+    "last": lambda n: (1, n - 1),
+    "first but two": lambda n: (0, n - 2),
+    "middle": lambda n: (1, n - 2),
+    "last but two": lambda n: (2, n - 2),
+    "first half": lambda n: (0, n // 2) if n % 2 == 0 else None,
+    "second half": lambda n: (n // 2, n // 2) if n % 2 == 0 else None,
+}
+"""Parts of an axis of some size: the offset and the size."""
+
+
+def _cuts(rank: int) -> list[tuple[Choice, Choice]]:
+    """Return (offsets, sizes) of parts of one axis, and of parts of two axes."""
+    one = [{axis: kind} for axis in range(rank) for kind in _CUTS if kind != "all"]
+    ends = ("first", "last")
+    two = [{a: k, b: m} for a, b in combinations(range(rank), 2) for k in ends for m in ends]
+    found: list[tuple[Choice, Choice]] = []
+    for kinds in (*one, *two):
+
+        def of(shape: Shape, place: int, kinds: Mapping[int, str] = kinds) -> Any:
+            cuts = [_CUTS[kinds.get(axis, "all")](size) for axis, size in enumerate(shape)]
+            is_part = all(cut is not None and cut[1] > 0 for cut in cuts)
+            return [cut[place] for cut in cuts if cut] if is_part else None
+
+        label = " and ".join(f"{kind} of axis {axis}" for axis, kind in kinds.items())
+        offsets = Choice(f"offsets of the {label}", partial(of, place=0))
+        found.append((offsets, Choice(f"the {label}", partial(of, place=1))))
+    return found
+
+
 def _pads(rank: int) -> list[tuple[Choice, Choice]]:
     """Return (before, after): one element before or behind each axis."""
     found: list[tuple[Choice, Choice]] = []
@@ -132,11 +164,13 @@ CHOICES: dict[str, Callable[[int], Sequence[Any]]] = {
     "AXES": _axis_lists,
     "SHAPE": _shapes,
     "PART": _parts,
+    "CUT": _cuts,
     "PADS": _pads,
     "PAIRS": _pairs,
     "TORCH_PADS": _torch_pads,
 }
-"""Choices by name, for a rank. A choice of pairs fills two arguments: `offsets=PART, sizes=PART`."""
+"""Choices by name, for a rank. A choice of pairs fills two arguments: `offsets=PART, sizes=PART`.
+"""
 
 
 @dataclass(frozen=True)
@@ -246,11 +280,3 @@ def input_type(text: str, sizes: Mapping[str, int]) -> Any:
     kind, *axes = text.split()
     shape = [int(axis) if axis.isdigit() else sizes[axis] for axis in axes]
     return tensor(shape, NAMED_TYPES[kind])
-
-
-@cache
-def grammars() -> dict[str, Grammar]:
-    """Return every grammar by `target/name`."""
-    from stepwell.cost_model.discovery.tables import GRAMMARS
-
-    return {f"{each.target}/{each.name}": each for each in GRAMMARS}

@@ -21,11 +21,9 @@ from stepwell.cost_model.discovery.evaluation import FAILS, shape_of
 from stepwell.cost_model.discovery.grammar import RESULT, Choice, Grammar, Node, input_type
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Size
-from stepwell.ir.types import dims
 from stepwell.translate.rules import read_rules
-from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
-from stepwell.validation.rules.decision import Proof, Question, decide
+from stepwell.validation.rules.decision import GLANCE, Proof, Question, decide
 from stepwell.validation.rules.numbers import Path, Tokens
 from stepwell.validation.rules.verdicts import Verdict, prove
 
@@ -42,29 +40,25 @@ def is_at_most_zero(number: float) -> bool:
     return number <= 0
 
 
-def is_positive(number: float) -> bool:
-    """Whether a number is greater than 0."""
-    return number > 0
+def is_normal(number: float) -> bool:
+    """Whether a number is positive, and no denormal number in half precision: the product of a
+    smaller one may round to 0.
+    """
+    return number >= 2**-14
 
 
-CONDITIONS = ("", "is_at_least_zero", "is_at_most_zero", "is_positive")
+CONDITIONS = ("", "is_at_least_zero", "is_at_most_zero", "is_normal")
 """The conditions on one number that are tried, the weakest first."""
 
 
 def decided(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
-    """Return how a candidate is proved: `bit for bit`, for all or some sizes; empty if it is not."""
+    """Return how a candidate is proved, `bit for bit, all sizes`; empty if it is not."""
     symbols: dict[str, Any] = {name: Size.symbol(name.lower()) for name in grammar.sizes[0]}
-    for choices, said in (([symbols], "all sizes"), (grammar.sizes, "sizes that were tried")):
-        proofs: list[Proof] = []
-        with suppress(*FAILS):
-            for sizes in choices:
-                if isinstance(sizes, Mapping) and any(
-                    n > 64 for n in sizes.values() if isinstance(n, int)
-                ):
-                    continue
-                proofs.append(_decided(grammar, nodes, found, sizes))
-            if proofs and min(proofs) in _SAID:
-                return f"{_SAID[min(proofs)]}, {said}"
+    small = [{name: min(size, 5) for name, size in sizes.items()} for sizes in grammar.sizes]
+    for choices, said in (([symbols], "all sizes"), (small, "sizes that were tried")):
+        with suppress(*FAILS):  # The nodes may take no symbols.
+            least = min(_decided(grammar, nodes, found, sizes) for sizes in choices)
+            return f"{_SAID[least]}, {said}" if least in _SAID else ""
     return ""
 
 
@@ -80,7 +74,8 @@ def _decided(
     with suppress(NotOfBytes):
         if apart_on_all(program, pairs=[(one, other)]) is None:
             return Proof.BITS
-    return decide(Question(one, other, program.weights, Tokens(), Path(), EXACT)).proof
+    asked = Question(one, other, program.weights, Tokens(), Path(), EXACT)
+    return decide(asked, quick=GLANCE).proof
 
 
 # -- rules as text -------------------------------------------------------------------------------
@@ -108,7 +103,7 @@ class _Text:
 
     def _call(self, tree: tuple[int, tuple[Tree, ...]], operands: Sequence[str]) -> str:
         node = self.nodes[tree[0]]
-        sizes = self.grammar.sizes[0]
+        sizes = _small(self.grammar)
         program = program_of(self.grammar, self.nodes, [tree[1][0]], sizes)
         last = program.method().body.block.last_op
         assert last is not None
@@ -173,11 +168,15 @@ def rule_text(
     lines += [f"where {predicate}(${hole})" for hole, predicate in conditions.items() if predicate]
     example = [f"${hole} = {number}" for number, hole in holes.items()]
     example += [
-        f'%{NAMES[number]} = "{input_type(text, grammar.sizes[0])}"'
+        f'%{NAMES[number]} = "{input_type(text, _small(grammar))}"'
         for number, text in enumerate(grammar.inputs)
         if f"%{NAMES[number]}" in " ".join(before.lines)
     ]
     return "\n".join([*lines, f"for {', '.join(example)}"]).replace("%y_", "%result") + "\n"
+
+
+def _small(grammar: Grammar) -> dict[str, int]:
+    return {name: min(size, 5) for name, size in grammar.sizes[0].items()}
 
 
 def _renamed(lines: Sequence[str], last: str) -> Iterator[str]:
@@ -210,29 +209,25 @@ def proved_rule(
     choices.sort(key=lambda each: sum(map(bool, each.values())))
     for conditions in choices if holes and len(holes) <= 2 else ():
         if all(_holds(conditions[hole], number) for number, hole in holes.items()):
-            made = _proved(write(holes, conditions))
-            if made is not None:
-                return made
-    return _proved(write({}, {}))
+            text = write(holes, conditions)
+            verdict = _verdict(text)
+            if verdict is None or verdict.kind == "open":
+                break  # The solver decides no stronger condition either, but perhaps the numbers.
+            if verdict.is_proved:
+                return FoundRule(text, verdict)
+    text = write({}, {})
+    verdict = _verdict(text)
+    return FoundRule(text, verdict) if verdict is not None and verdict.is_proved else None
 
 
 def _holds(predicate: str, number: float) -> bool:
     return not predicate or globals()[predicate](number)
 
 
-def _proved(text: str) -> FoundRule | None:
+def _verdict(text: str) -> Verdict | None:
+    """Return the verdict on a rule; None if its text is no rule."""
     try:
         (rewrite,) = read_rules(text, globals())
-        verdict = prove(_as_rule(rewrite))
+        return prove(rewrite)  # pyright: ignore[reportArgumentType]
     except FAILS:
         return None
-    return FoundRule(text, verdict) if verdict.is_proved else None
-
-
-def _as_rule(rewrite: Any) -> type[RuleRewrite]:
-    return rewrite
-
-
-def rank_of(type_: Any) -> int:
-    """Return the rank of a tensor type."""
-    return len(dims(type_))

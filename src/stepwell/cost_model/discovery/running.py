@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.cost_model.discovery.candidates import flows
-from stepwell.cost_model.discovery.enumeration import Candidate, Enumeration, Tree, told
+from stepwell.cost_model.discovery.enumeration import Candidate, Enumeration, size_of, told
 from stepwell.cost_model.discovery.evaluation import Evaluator
-from stepwell.cost_model.discovery.grammar import grammars
 from stepwell.cost_model.discovery.proofs import decided, proved_rule
+from stepwell.cost_model.discovery.tables import grammars
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.model_zoo.sweep.cluster import connected, distributed, local_cluster
@@ -77,31 +77,16 @@ class Result:
     seconds: float = 0.0
 
 
-def size_of(tree: Tree) -> int:
-    """Return the number of different nodes of a term."""
-    seen: set[Tree] = set()
-
-    def look(part: Tree) -> None:
-        if not isinstance(part, int) and part not in seen:
-            seen.add(part)
-            for operand in part[1]:
-                look(operand)
-
-    look(tree)
-    return len(seen)
-
-
 def discover(name: str, terms: int = TERMS, judged: int = JUDGED) -> Result:
     """Enumerate a grammar, and judge the smallest candidates."""
     begun = time.process_time()
     grammar = grammars()[name]
     found = Enumeration(grammar, terms)
     found.run()
-    result = Result(
-        name, found.terms, len(found.classes), found.implied, found.complete, len(found.candidates)
-    )
-    order = sorted(found.candidates, key=lambda c: (size_of(c.before), size_of(c.after)))
-    for number, candidate in enumerate(order[:judged]):
+    minimal = found.minimal()
+    implied = found.implied + len(found.candidates) - len(minimal)
+    result = Result(name, found.terms, len(found.classes), implied, found.complete, len(minimal))
+    for number, candidate in enumerate(minimal[:judged]):
         result.judged.append(_judged(found, candidate, f"{_slug(name)}-{number}"))
     result.seconds = time.process_time() - begun
     return result
@@ -119,7 +104,7 @@ def _judged(found: Enumeration, candidate: Candidate, name: str) -> Finding:
     )
     if finding.is_new:
         finding.proof = decided(grammar, nodes, candidate)
-        rule = proved_rule(name, grammar, nodes, candidate)
+        rule = proved_rule(name, grammar, nodes, candidate) if finding.proof else None
         if rule is not None:
             finding.rule, finding.scope = rule.text, str(rule.verdict)
     return finding

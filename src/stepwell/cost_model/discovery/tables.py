@@ -7,12 +7,14 @@ three axes, whose sizes differ, are equal, or are 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from stepwell.cost_model.discovery.grammar import Grammar
 
-_VECTOR = ({"A": 5}, {"A": 512}, {"A": 1})
+_VECTOR = ({"A": 512},)
 _MATRIX = ({"A": 2, "B": 3, "C": 4}, {"A": 3, "B": 3, "C": 3}, {"A": 1, "B": 4, "C": 1})
 _IMAGE = ({"A": 2, "B": 3, "C": 4, "D": 5}, {"A": 1, "B": 2, "C": 2, "D": 2})
+_EVEN = ({"A": 4, "B": 6}, {"A": 6, "B": 6})
 _CUBE = ({"A": 2, "B": 3, "C": 4}, {"A": 2, "B": 2, "C": 2}, {"A": 1, "B": 3, "C": 1})
 
 _XNNPACK = {
@@ -34,6 +36,10 @@ _XNNPACK = {
 _XNNPACK_MOVES = """static_transpose(x,perm=ORDER) static_reshape(x,new_shape=SHAPE)
     static_slice(x,offsets=PART,sizes=PART) concatenate2(x,y,axis=AXIS)
     static_constant_pad(x,pre_paddings=PADS,post_paddings=PADS,padding_value=0.0)"""
+_XNNPACK_JOINS = """concatenate2(x,y,axis=AXIS) concatenate3(x,y,z,axis=AXIS)
+    concatenate4(x,y,z,w,axis=AXIS) static_slice(x,offsets=CUT,sizes=CUT)"""
+_XNNPACK_PARTS = """static_slice(x,offsets=CUT,sizes=CUT) concatenate2(x,y,axis=AXIS)
+    static_transpose(x,perm=ORDER) static_reshape(x,new_shape=SHAPE) negate(x) add(x,y)"""
 _XNNPACK_BYTES = """add(x,y) subtract(x,y) multiply(x,y) clamp(x,output_min=0.0)
     clamp(x,output_min=0.0,output_max=6.0) negate(x) abs(x) minimum(x,y) maximum(x,y)
     leaky_relu(x,negative_slope=0.5) convert(x,to=f32) convert(x,to=q1) convert(x,to=q2)"""
@@ -57,6 +63,8 @@ _TOSA_INTEGERS = {
 }
 _TOSA_MOVES = """transpose(x,perms=ORDER) reshape(x,shape=SHAPE) concat(x,y,axis=AXIS)
     slice(x,start=PART,size=PART) pad(x,padding=PAIRS,pad_const='i32:0') reverse(x,axis=AXIS)"""
+_TOSA_JOINS = """concat(x,y,axis=AXIS) concat(x,y,z,axis=AXIS) slice(x,start=CUT,size=CUT)
+    reverse(x,axis=AXIS) pad(x,padding=PAIRS,pad_const='i32:0') add(x,y)"""
 _TOSA_SUMS = """reduce_sum(x,axis=AXIS) reduce_max(x,axis=AXIS) reduce_min(x,axis=AXIS)
     transpose(x,perms=ORDER) reverse(x,axis=AXIS) concat(x,y,axis=AXIS)
     add(x,y) maximum(x,y) negate(x,'i32:0','i32:0') reshape(x,shape=SHAPE)"""
@@ -92,8 +100,9 @@ _ATEN = {
     "truths": """lt.Tensor(x,y) le.Tensor(x,y) gt.Tensor(x,y) eq.Tensor(x,y) ne.Tensor(x,y)
         logical_not.default(x) logical_and.default(x,y) logical_or.default(x,y)
         where.self(x,y,z) maximum.default(x,y) isnan.default(x)""",
-    "rounding": """floor.default(x) ceil.default(x) round.default(x) trunc.default(x) frac.default(x)
-        neg.default(x) sub.Tensor(x,y) add.Tensor(x,y) abs.default(x) sign.default(x)""",
+    "rounding": """floor.default(x) ceil.default(x) round.default(x) trunc.default(x)
+        frac.default(x) neg.default(x) sub.Tensor(x,y) add.Tensor(x,y) abs.default(x)
+        sign.default(x)""",
 }
 _ATEN_MOVES = """permute.default(x,ORDER) view.default(x,SHAPE) cat.default(x,y,dim=AXIS)
     flip.default(x,AXES) slice.Tensor(x,dim=AXIS,start=1) slice.Tensor(x,dim=AXIS,end=1)
@@ -123,6 +132,11 @@ def _grammars() -> Iterator[Grammar]:
         given = f"f32 {axes}, f32 {axes}"
         yield made(f"moves-{rank}", "aten", "aten", given, _ATEN_MOVES, 4, last, sizes)
         yield made(f"sums-{rank}", "aten", "aten", given, _ATEN_SUMS, 4, (rank,), sizes)
+    three, four = "f32 A B, f32 A B, f32 A B", "f32 A B, f32 A B, f32 A B, f32 A B"
+    yield made("joins", "xnnpack", "xnnpack", four, _XNNPACK_JOINS, 3, (2,), _EVEN)
+    yield made("parts", "xnnpack", "xnnpack", "f32 A B, f32 A B", _XNNPACK_PARTS, 3, (2,), _EVEN)
+    given = three.replace("f32", "i32")
+    yield made("joins", "tosa-1.0+int", "tosa", given, _TOSA_JOINS, 3, (2,), _EVEN)
     given = "i8 A B C D, i8 A B C D"
     yield made("moves", "cortex-m55", "cmsis", given, _CMSIS_MOVES, 4, (4,), _IMAGE)
     given = "f32 A B, f32 C B, f32 C, f32 A C"
@@ -154,4 +168,7 @@ def _split(nodes: str) -> Iterator[str]:
             text += letter
 
 
-GRAMMARS: tuple[Grammar, ...] = tuple(_grammars())
+@cache
+def grammars() -> dict[str, Grammar]:
+    """Return every grammar by `target/name`."""
+    return {f"{each.target}/{each.name}": each for each in _grammars()}

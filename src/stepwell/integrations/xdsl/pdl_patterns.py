@@ -1,6 +1,7 @@
 """Proved rules as patterns of xDSL's `pdl` dialect, for its pattern and e-graph passes.
 
-    stepwell opt model.mlir -p 'eqsat-create-eclasses,saturate-by-rules,eqsat-add-costs{default=1},eqsat-extract'
+    P='eqsat-create-eclasses,saturate-by-rules,eqsat-add-costs{default=1},eqsat-extract'
+    stepwell opt model.mlir -p "$P"
 
 A rule can be exported if it is proved bit for bit for any sizes, has no conditions and computes no
 argument, and if `pdl` can state what it means: an op with several results, lists of values, weights

@@ -63,6 +63,16 @@ After:
 where is_spelled(%y) else "the shape is not known"
 for $shape = [6]
 not for $shape = "!tosa.shape<1>"
+
+rule merge-slices
+    A slice of a slice is one. `stepwell discover` found it.
+Before:
+    %a = tosa.slice(%x, $first, $some)
+    %y = tosa.slice(%a, $second, $size)
+After:
+    %y = tosa.slice(%x, sums($first, $second), $size)
+where are_listed($first, $second, $size) else "where it begins is not known"
+for $first = [1, 0], $some = [3, 4], $second = [1, 2], $size = [2, 1], %x = "tensor<5x4xf32>"
 """
 
 from __future__ import annotations
@@ -100,6 +110,16 @@ def in_shape(rw: Rewriter, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
 def moves_nothing(value: SSAValue, order: Sequence[int]) -> bool:
     """Whether a permutation keeps the order of elements in memory."""
     return lies_the_same(shape_of(value), order)
+
+
+def are_listed(*lists: object) -> bool:
+    """Whether some shapes are lists of numbers, and no values."""
+    return all(isinstance(each, list) for each in lists)
+
+
+def sums(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Return the sums of two lists, number by number."""
+    return [a + b for a, b in zip(one, other, strict=True)]
 
 
 RULES = read_rules(__doc__, vars(sizes) | globals())
