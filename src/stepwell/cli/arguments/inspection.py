@@ -181,6 +181,7 @@ def discover(parser: argparse.ArgumentParser) -> None:
         help="of each grammar that are lowered and proved, the smallest first (400)")  # fmt: skip
     add("--jobs", type=int, default=1, metavar="N", help="number of worker processes (1)")
     add("--rules", **FILE, help="write the proved rules that are new, as text")
+    add("--table", **FILE, help="write a page's results anew")
 
 
 def verify_certificate(parser: argparse.ArgumentParser) -> None:

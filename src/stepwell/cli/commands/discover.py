@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 
 from stepwell.cli.terminal.outcome import Outcome
-from stepwell.cost_model.discovery.running import discover_each, table
+from stepwell.cost_model.discovery.running import discover_each, table, with_results
 from stepwell.cost_model.discovery.tables import grammars
 from stepwell.ir.platform.files import write_atomically
 
@@ -28,6 +28,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
         )
     print(table(results))
     files = [arguments.state]
+    if arguments.table is not None:
+        page = arguments.table.read_text(encoding="utf-8")
+        write_atomically(arguments.table, with_results(page, results).encode())
+        files.append(arguments.table)
     if arguments.rules is not None:
         found = [f for result in results for f in result.judged if f.is_new and f.rule]
         texts = [f"# {f.before} => {f.after}: {f.scope}\n{f.rule}" for f in found]

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from stepwell.cost_model.discovery.enumeration import GAIN, Candidate, Tree, inputs_of
+from stepwell.cost_model.discovery.enumeration import GAIN, NAMES, Candidate, Tree, inputs_of
 from stepwell.cost_model.discovery.evaluation import FAILS, appended
 from stepwell.cost_model.discovery.grammar import Grammar, Node, input_type
 from stepwell.cost_model.optimum import cost
@@ -29,7 +29,6 @@ from stepwell.ir.weights import WeightStore
 from stepwell.lowering import lower
 from stepwell.program import Program as PublicProgram
 
-NAMES = "xyzwuv"
 FLOWS = {"aten": ("xnnpack", "tosa-1.0+fp+int", "cortex-m55")}
 """The targets that lower the terms of a level without a target of its own."""
 

@@ -17,10 +17,12 @@ import torch
 from xdsl.ir import Attribute
 
 from stepwell.cost_model.discovery.evaluation import Evaluator, fingerprint, values_of
-from stepwell.cost_model.discovery.grammar import Grammar, Node, input_type
+from stepwell.cost_model.discovery.grammar import OFFSETS, Grammar, Node, input_type
 
 Tree: TypeAlias = "int | tuple[int, tuple[Tree, ...]]"
 """A term: the number of an input, or a node's number with the operands."""
+NAMES = "xyzwuv"
+"""The names of inputs."""
 GAIN = 1.01
 """The least ratio of costs of a candidate."""
 
@@ -302,11 +304,11 @@ def matches(pattern: Tree, tree: Tree, bound: dict[int, Tree] | None = None) -> 
     return all(matches(p, t, bound) for p, t in zip(pattern[1], tree[1], strict=True))
 
 
-def told(tree: Tree, nodes: Sequence[Node], names: Sequence[str] = "xyzuvw") -> str:
+def told(tree: Tree, nodes: Sequence[Node], names: Sequence[str] = NAMES) -> str:
     """Return a term as text."""
     if isinstance(tree, int):
         return names[tree]
     node = nodes[tree[0]]
     parts: list[Any] = [told(part, nodes, names) for part in tree[1]]
-    held = [f"{name}={value}" for name, value in node.arguments]
+    held = [f"{n}={v}" for n, v in node.arguments if not str(v).startswith(OFFSETS)]
     return f"{node.op.partition('.')[2]}({', '.join([*parts, *held])})"

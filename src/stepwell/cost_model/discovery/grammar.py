@@ -32,6 +32,8 @@ NAMED_TYPES: dict[str, Any] = {
     "q2": element(meant("tensor<1x!quant.uniform<i8:f32, 0.25>>")),
 }
 """The element types of a grammar: `q1` and `q2` are int8 of two scales."""
+OFFSETS = "offsets of the"
+"""How the label of a choice of offsets begins; that of the sizes beside it says the rest."""
 RESULT = "to"
 """The argument of a template that states the result's element type."""
 
@@ -95,7 +97,7 @@ def _parts(rank: int) -> list[tuple[Choice, Choice]]:
             return [int(at == axis and is_last) for at in range(len(s))]
 
         label = f"{'last' if is_last else 'first'} of axis {axis}"
-        found.append((Choice(f"offsets of the {label}", offsets), Choice(f"the {label}", sizes)))
+        found.append((Choice(f"{OFFSETS} {label}", offsets), Choice(f"the {label}", sizes)))
     return found
 
 
@@ -126,7 +128,7 @@ def _cuts(rank: int) -> list[tuple[Choice, Choice]]:
             return [cut[place] for cut in cuts if cut] if is_part else None
 
         label = " and ".join(f"{kind} of axis {axis}" for axis, kind in kinds.items())
-        offsets = Choice(f"offsets of the {label}", partial(of, place=0))
+        offsets = Choice(f"{OFFSETS} {label}", partial(of, place=0))
         found.append((offsets, Choice(f"the {label}", partial(of, place=1))))
     return found
 

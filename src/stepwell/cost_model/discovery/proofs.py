@@ -15,15 +15,15 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from stepwell.cost_model.discovery.candidates import NAMES, program_of
-from stepwell.cost_model.discovery.enumeration import Candidate, Tree
+from stepwell.cost_model.discovery.candidates import program_of
+from stepwell.cost_model.discovery.enumeration import NAMES, Candidate, Tree
 from stepwell.cost_model.discovery.evaluation import FAILS, shape_of
 from stepwell.cost_model.discovery.grammar import RESULT, Choice, Grammar, Node, input_type
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Size
 from stepwell.translate.rules import read_rules
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
-from stepwell.validation.rules.decision import GLANCE, Proof, Question, decide
+from stepwell.validation.rules.decision import Proof, Question, decide
 from stepwell.validation.rules.numbers import Path, Tokens
 from stepwell.validation.rules.verdicts import Verdict, prove
 
@@ -75,7 +75,7 @@ def _decided(
         if apart_on_all(program, pairs=[(one, other)]) is None:
             return Proof.BITS
     asked = Question(one, other, program.weights, Tokens(), Path(), EXACT)
-    return decide(asked, quick=GLANCE).proof
+    return decide(asked).proof
 
 
 # -- rules as text -------------------------------------------------------------------------------

@@ -180,3 +180,24 @@ def table(results: Sequence[Result]) -> str:
             f"| {len(new)} | {proved} | {rules} |"
         )
     return "\n".join(lines) + "\n"
+
+
+START = "<!-- results of stepwell discover -->\n"
+"""The mark in a page behind which the results are."""
+
+
+def with_results(page: str, results: Sequence[Result]) -> str:
+    """Return a page with its results replaced; the text before them is unchanged."""
+    return page.partition(START)[0] + START + "\n" + table(results) + listing(results)
+
+
+def listing(results: Sequence[Result]) -> str:
+    """Return the rules that are new and proved, by grammar, as text for a page."""
+    lines: list[str] = []
+    for each in sorted(results, key=lambda r: r.grammar):
+        found = [f for f in each.judged if f.is_new and f.proof]
+        if found:
+            lines += ["", f"`{each.grammar}`", "", "```text"]
+            lines += [f"{f.before} => {f.after}: {f.scope or f'proved {f.proof}'}" for f in found]
+            lines.append("```")
+    return "\n".join(lines) + "\n"

@@ -70,14 +70,15 @@ Before:
     %a = tosa.slice(%x, $first, $some)
     %y = tosa.slice(%a, $second, $size)
 After:
-    %y = tosa.slice(%x, sums($first, $second), $size)
-where are_listed($first, $second, $size) else "where it begins is not known"
+    %y = tosa.slice(%x, $start, $size)
+with $start = sums($first, $second)
 for $first = [1, 0], $some = [3, 4], $second = [1, 2], $size = [2, 1], %x = "tensor<5x4xf32>"
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.ir import SSAValue
 
@@ -112,14 +113,12 @@ def moves_nothing(value: SSAValue, order: Sequence[int]) -> bool:
     return lies_the_same(shape_of(value), order)
 
 
-def are_listed(*lists: object) -> bool:
-    """Whether some shapes are lists of numbers, and no values."""
-    return all(isinstance(each, list) for each in lists)
-
-
-def sums(one: Sequence[int], other: Sequence[int]) -> list[int]:
-    """Return the sums of two lists, number by number."""
-    return [a + b for a, b in zip(one, other, strict=True)]
+def sums(one: object, other: object) -> list[int] | None:
+    """Return the sums of two lists, number by number; None if one is a value of the program."""
+    if not isinstance(one, list) or not isinstance(other, list):
+        return None
+    lists = cast("list[int]", one), cast("list[int]", other)
+    return [a + b for a, b in zip(*lists, strict=True)]
 
 
 RULES = read_rules(__doc__, vars(sizes) | globals())

@@ -1,4 +1,4 @@
-"""Canonicalization: merge consecutive transposes and reshapes into one, or remove them.
+"""Canonicalization: merge consecutive transposes, reshapes and slices into one, or remove them.
 
 `AssignLayouts` decides where transposes are. These rules merge adjacent transposes.
 
@@ -28,6 +28,17 @@ Before:
 After:
     %y = reshaped(%x, $T)
 for $T = "tensor<6xf32>", $new_shape = [6]
+
+rule merge-slices
+    A slice of a slice is one. `stepwell discover` found it.
+Before:
+    %a = xnnpack.static_slice(%x, offsets=$first, sizes=$some)
+    %y = xnnpack.static_slice(%a, offsets=$second, sizes=$sizes) : (…) -> $T
+After:
+    %y = xnnpack.static_slice(%x, offsets=sums($first, $second), sizes=$sizes)
+where are_stated($sizes) else "a size is that to the end of the first part"
+for $first = [1, 0], $some = [3, 4], $second = [1, 2], $sizes = [2, 1], %x = "tensor<5x4xf32>", $T = "tensor<2x1xf32>"
+not for $sizes = [0, 1]
 
 rule remove-reshape
     A reshape to the shape that is there is none.
@@ -89,6 +100,16 @@ def moves_units_only(value: SSAValue, order: Order) -> bool:
     """
     shape = dims(value.type)
     return lies_the_same(shape, order) and is_open_once(shape)
+
+
+def sums(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Return the sums of two lists, number by number."""
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def are_stated(sizes: Sequence[int]) -> bool:
+    """Whether no size is 0, which stands for all elements up to the end."""
+    return all(size > 0 for size in sizes)
 
 
 def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
