@@ -71,6 +71,8 @@ from stepwell.pipelines.pass_pipeline.pass_text import parse_passes
 from stepwell.plugins.plugins import load_entry_points, load_plugin
 
 SATURATE = "saturate-by-rules"
+_READING = ("apply-pdl", "apply-eqsat-pdl")
+"""How the names of xDSL's passes begin that parse patterns from a file."""
 
 
 def _saturation() -> type[ModulePass]:
@@ -119,11 +121,13 @@ class OptMain(xDSLOptMain):
         make_known()
         ask_for_more(load_entry_points)
         self.ctx = Context()
-        for (
-            name,
-            make,
-        ) in Universe.get_multiverse().all_dialects.items():  # Some of xDSL's passes parse files.
-            self.ctx.register_dialect(name, make)
+
+    def _register_for_files(self) -> None:
+        """Register every dialect for a pass that parses a file; this imports torch."""
+        known = {*self.ctx.registered_dialect_names}
+        for name, make in Universe.get_multiverse().all_dialects.items():
+            if name not in known:
+                self.ctx.register_dialect(name, make)
 
     def register_all_passes(self) -> None:
         """Register xDSL's and stepwell's passes with the driver."""
@@ -260,6 +264,8 @@ class OptMain(xDSLOptMain):
                 self._dump(module, "Before", one)
             before = self._text(module) if self.args.mlir_print_ir_after_change else ""
             started = time.perf_counter()
+            if one.name.startswith(_READING):
+                self._register_for_files()
             try:
                 one.apply(self.ctx, module)
                 if self.args.time_passes:
