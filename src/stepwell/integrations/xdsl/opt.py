@@ -27,7 +27,6 @@ from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
-from xdsl.universe import Universe
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from stepwell.dialects import make_known
@@ -38,6 +37,7 @@ from stepwell.integrations.xdsl.opt_diagnostics import (
     shown,
     unmet,
 )
+from stepwell.integrations.xdsl.pattern_passes import READING, register_all, saturation
 from stepwell.ir.context import statistics_lines
 from stepwell.ir.diagnostics import (
     ParseFailure,
@@ -69,17 +69,6 @@ from stepwell.pipelines.pass_pipeline.named_passes import (
 )
 from stepwell.pipelines.pass_pipeline.pass_text import parse_passes
 from stepwell.plugins.plugins import load_entry_points, load_plugin
-
-SATURATE = "saturate-by-rules"
-_READING = ("apply-pdl", "apply-eqsat-pdl")
-"""How the names of xDSL's passes begin that parse patterns from a file."""
-
-
-def _saturation() -> type[ModulePass]:
-    from stepwell.integrations.xdsl.pdl_patterns import SaturateByRules  # It imports the prover.
-
-    return SaturateByRules
-
 
 _DUMPS = ("before-all", "after-all", "after-change", "after-failure")
 _ALIASES = {
@@ -122,17 +111,10 @@ class OptMain(xDSLOptMain):
         ask_for_more(load_entry_points)
         self.ctx = Context()
 
-    def _register_for_files(self) -> None:
-        """Register every dialect for a pass that parses a file; this imports torch."""
-        known = {*self.ctx.registered_dialect_names}
-        for name, make in Universe.get_multiverse().all_dialects.items():
-            if name not in known:
-                self.ctx.register_dialect(name, make)
-
     def register_all_passes(self) -> None:
         """Register xDSL's and stepwell's passes with the driver."""
         self.available_passes = Passes(get_all_passes())
-        self.available_passes[SATURATE] = _saturation
+        self.available_passes["saturate-by-rules"] = saturation
 
     def register_all_targets(self) -> None:
         """Register text output only, ours or MLIR's: `stepwell lower` writes artifacts."""
@@ -264,8 +246,8 @@ class OptMain(xDSLOptMain):
                 self._dump(module, "Before", one)
             before = self._text(module) if self.args.mlir_print_ir_after_change else ""
             started = time.perf_counter()
-            if one.name.startswith(_READING):
-                self._register_for_files()
+            if one.name.startswith(READING):
+                register_all(self.ctx)
             try:
                 one.apply(self.ctx, module)
                 if self.args.time_passes:
