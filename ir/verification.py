@@ -192,12 +192,14 @@ def _type_problem(op: Operation, weights: WeightStore | None) -> Problem | None:
     )
 
 
-def _is_ordered_later(operand: SSAValue, block: Block) -> bool:
-    """Whether a value is defined in the block of an e-graph, whose ops have no order until
-    `eqsat-extract` chooses among them.
+def _is_ordered_later(operand: SSAValue, op: Operation) -> bool:
+    """Whether an operand is or reads a class of equal values in the block of an op: an e-graph has
+    no order until `eqsat-extract` chooses among its ops.
     """
-    is_inside = isinstance(operand.owner, Operation) and operand.owner.parent is block
-    return is_inside and any(op.name == "equivalence.class" for op in block.ops)
+    owner = operand.owner
+    if not isinstance(owner, Operation) or owner.parent is not op.parent:
+        return False
+    return "equivalence.class" in (op.name, owner.name)
 
 
 def _types(types: object) -> str:
@@ -221,7 +223,7 @@ def _block_dominance(block: Block, defined: set[int]) -> Iterator[Problem]:
     defined.update(map(id, block.args))
     for op in ops_in(block):
         for operand in operands_of(op):
-            if id(operand) not in defined and not _is_ordered_later(operand, block):
+            if id(operand) not in defined and not _is_ordered_later(operand, op):
                 yield Problem(
                     f"{op_name(op)}: operand {describe_value(operand)} is used before it is "
                     "defined, or is not visible here",

@@ -3,12 +3,18 @@
 from pathlib import Path
 
 import pytest
+import torch
 from xdsl.dialects import pdl
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
+import stepwell
 from stepwell.integrations.xdsl.opt import opt
-from stepwell.integrations.xdsl.pdl_patterns import ABSENT, pdl_module
+from stepwell.integrations.xdsl.pdl_patterns import ABSENT, NotExported, pattern_of, pdl_module
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.translate.rules import read_rules
+from stepwell.translate.rules.examples import examples_of
+from stepwell.validation.rules.verdicts import rules
 
 PASSES = "eqsat-create-eclasses,saturate-by-rules,eqsat-add-costs{default=1},eqsat-extract"
 
@@ -51,3 +57,123 @@ def test_an_argument_that_a_pattern_does_not_state_prevents_a_match(
     out = saturated(text, tmp_path, capsys)
     assert "aten.celu.default(%x, 2.0)" in out
     assert "aten.elu" not in out
+
+
+NEAR = {
+    "it states types": (
+        """
+rule floor-of-integers
+    Nothing.
+Before:
+    %y = aten.floor.default(%x) : (tensor<$*S x i32>) -> tensor<$*S x i32>
+After:
+    %y = %x
+for $S = [3]
+""",
+        "states types",
+    ),
+    "it is not of empty tensors": (
+        """
+rule relu-of-some
+    Not of empty ones.
+Before:
+    %y = aten.relu.default(%x)
+After:
+    %y = aten.clamp.default(%x, 0, none)
+not of empty tensors
+""",
+        "not of every tensor",
+    ),
+    "it computes an argument": (
+        """
+rule next-of
+    Another number.
+Before:
+    %y = aten.mul.Scalar(%x, $c)
+After:
+    %y = aten.mul.Scalar(%x, absolute($c))
+for $c = 2.0
+""",
+        "is computed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_what_pdl_cannot_state_is_not_exported(name: str) -> None:
+    text, reason = NEAR[name]
+    (rewrite,) = read_rules(text, {"__name__": __name__, "absolute": abs_of})
+    with pytest.raises(NotExported, match=reason):
+        pattern_of(rewrite, rewrite.rule)
+
+
+def abs_of(number: float) -> float:
+    """|number|."""
+    return abs(number)
+
+
+def test_random_draws_are_not_taken_to_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "program.mlir"
+    file.write_text(program("%a = aten.bernoulli.default(%x)", "%y = aten.bernoulli.default(%a)"))
+    with pytest.raises(StepwellError, match="bernoulli.default may give another result"):
+        opt([str(file), "-p", PASSES])
+
+
+def test_an_argument_that_is_the_default_is_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "func.func @forward(%x: tensor<4xf32>) -> tensor<4xf32> {"
+    kind = "(tensor<4xf32>) -> tensor<4xf32>"
+    text = f"""{head}
+  %p = aten.relu.default(%x) : {kind}
+  %q = aten.clamp.default(%x, 0, none) : {kind}
+  %y = aten.add.Tensor(%p, %q) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}}
+"""
+    assert saturated(text, tmp_path, capsys).count("aten.") == 2
+
+
+def test_order_is_checked_where_no_class_of_equal_values_is() -> None:
+    text = program("%y = aten.relu.default(%z)", "%z = aten.exp.default(%x)")
+    with pytest.raises(StepwellError, match="used before it is defined"):
+        stepwell.parse(text).verify()
+
+
+@pytest.mark.parametrize("of", ["f32", "f64", "f16", "i32"])
+def test_every_exported_rule_keeps_what_its_example_computes(
+    of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, _ = pdl_module()
+    patterns = [op for op in module.ops if isinstance(op, pdl.PatternOp)]
+    names = {op.sym_name.data for op in patterns if op.sym_name is not None}
+    done = 0
+    for name, rewrite in rules().items():
+        if "".join(c if c.isalnum() else "_" for c in rewrite.name) not in names:
+            continue
+        for before, _ in examples_of(rewrite):
+            try:
+                first = stepwell.parse(before.replace("xf32>", f"x{of}>"))
+                first.verify()
+                inputs = [sample(type_) for type_ in first.method().function_type.inputs]
+                wanted = first.run(*inputs)
+            except (StepwellError, RuntimeError):
+                continue  # The op does not take this type.
+            last = stepwell.parse(saturated(str(first), tmp_path, capsys))
+            for one, other in zip(wanted, last.run(*inputs), strict=True):
+                torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True, msg=name)
+            done += 1
+    assert done >= 4
+
+
+def sample(type_: object) -> torch.Tensor:
+    """Numbers of a tensor type, special ones among them."""
+    from stepwell.ir.dtypes import torch_dtype
+    from stepwell.ir.types import dims, element
+
+    shape = [int(n) for n in dims(type_)]  # pyright: ignore
+    dtype = torch_dtype(element(type_))  # pyright: ignore
+    values = torch.tensor([float("nan"), -0.0, float("inf"), -3.0, 2.5, 100.0])
+    found = values.repeat(1 + torch.Size(shape).numel())[: torch.Size(shape).numel()]
+    found = found if dtype.is_floating_point else found.nan_to_num(1, 7, -7)
+    return found.to(dtype).reshape(shape)

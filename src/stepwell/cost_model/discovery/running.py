@@ -121,7 +121,7 @@ def discover_each(
 
     Args:
         names: grammars, as in `grammars()`; all if there are none.
-        folder: one JSON file for each grammar. A file of other limits is written anew.
+        folder: one JSON file for each grammar. A file of lower limits is written anew.
         jobs: the number of worker processes.
         terms, judged: the limits of each grammar.
 
@@ -157,7 +157,8 @@ def _read(path: Path, terms: int, judged: int) -> Result | None:
     if not path.exists():
         return None
     rows: dict[str, Any] = json.loads(path.read_text())
-    if rows.pop("limits") != [terms, judged]:
+    limits = rows.pop("limits")
+    if limits[0] < terms or limits[1] < judged:
         return None
     rows["judged"] = [Finding(**row) for row in rows["judged"]]
     return Result(**rows)

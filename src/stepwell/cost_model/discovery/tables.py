@@ -150,6 +150,8 @@ def _grammars() -> Iterator[Grammar]:
         )
         yield made(name, "tosa-1.0+int", "tosa", given, nodes, 4)
     yield made("bytes", "cortex-m55", "cmsis", "i8 A, i8 A, i8 256", _CMSIS_ELEMENTWISE, 4)
+    given, nodes = "i8 A, i8 A, i8 A", _CMSIS_ELEMENTWISE.replace(" quantized_activation(x,t)", "")
+    yield made("three", "cortex-m55", "cmsis", given, nodes, 4)
     for name, nodes in _ATEN.items():
         given = "i1 A, i1 A, f32 A, f32 A" if name == "truths" else "f32 A, f32 A"
         yield made(name, "aten", "aten", given, nodes, 4)

@@ -14,6 +14,7 @@ replaces, and others are exported only if all values of the pattern have one typ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +26,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.interpreter import Interpreter, InterpreterFunctions, impl_external, register_impls
 from xdsl.interpreters.eqsat_pdl_interp import EqsatPDLInterpFunctions
 from xdsl.interpreters.pdl_interp import PDLInterpFunctions
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.traits import SymbolTable
@@ -35,16 +36,18 @@ from xdsl.transforms.convert_pdl_interp_to_eqsat_pdl_interp import (
 from xdsl.transforms.convert_pdl_to_pdl_interp.conversion import ConvertPDLToPDLInterpPass
 from xdsl.universe import Universe
 
+from stepwell.dialects.aten.op import SchemaOp, stated_default
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.side_effects import is_pure
 from stepwell.translate.rules.compiling import named_arguments, operator
 from stepwell.translate.rules.notation import Computed, Hole, Line, Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.instantiation import NotWritten, RuleProgram, Statement
 from stepwell.validation.rules.kept_verdicts import known
-from stepwell.validation.rules.verdicts import Verdict, rules, without_labels
+from stepwell.validation.rules.verdicts import rules, without_labels
 
 ABSENT = "stepwell.has_no_argument_but"
 """The native constraint that an op has no arguments but those whose names follow, after dots."""
@@ -93,7 +96,7 @@ class _Pattern:
         names: list[str] = []
         attributes: list[SSAValue] = []
         stated = _holes(line, self.rule)
-        for name, held in op.properties.items():
+        for name, held in _stated(op).items():
             hole = stated.get(name)
             if isinstance(hole, Computed):
                 raise NotExported(f"the argument {name} of {op.name} is computed")
@@ -115,17 +118,26 @@ class _Pattern:
             attribute_values=attributes,
             type_values=[self.type_of(op.results[0])],
         )
-        if is_match and len(op.properties) < len(_properties(op)):
+        if is_match:
             pdl.ApplyNativeConstraintOp(".".join((ABSENT, *names)), [made.op], [])
         self.made[op] = made.op
         self.values[op.results[0]] = pdl.ResultOp(0, made.op).val
 
 
-def _properties(op: Operation) -> Sequence[str]:
-    schema = getattr(op, "SCHEMA", None)
-    if schema is not None:
-        return [a.name for a in schema.arguments if not a.type.is_tensor]
-    return list(op.get_irdl_definition().properties)  # pyright: ignore
+def _stated(op: Operation) -> dict[str, Attribute]:
+    """Return an op's arguments, without those that a schema has as defaults."""
+    if not isinstance(op, SchemaOp):
+        return dict(op.properties)
+    defaults = {a.name: stated_default(a) for a in op.SCHEMA.arguments if a.default}
+    return {
+        name: held
+        for name, held in op.properties.items()
+        if name not in defaults or not _is_same(op.arg(name), defaults[name])
+    }
+
+
+def _is_same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
 
 
 def _check(op: Operation, line: Line) -> None:
@@ -133,6 +145,8 @@ def _check(op: Operation, line: Line) -> None:
         raise NotExported(f"{op.name} has not one result")
     if line.family or line.recipe or line.is_open or isinstance(op, WeightOp):
         raise NotExported(f"{line.op} is a family, a weight, or has open arguments")
+    if any(line.operand_types) or any(line.result_types):
+        raise NotExported(f"the rule states types of {op.name}")
 
 
 def _holes(line: Line, rule: Rule) -> dict[str, Any]:
@@ -149,6 +163,8 @@ def pattern_of(rewrite: type[RuleRewrite], rule: Rule) -> pdl.PatternOp:
     """
     if rule.where or rule.proven or rule.loses or rule.bound_by or not rewrite.bound.exact:
         raise NotExported("it has conditions, or a bound")
+    if rule.options or rule.lies or rule.beside or not rule.takes_empty:
+        raise NotExported("it has options, or is not of every tensor")
     try:
         program = Statement(rewrite, rule).concrete({})
     except NotWritten as error:
@@ -213,8 +229,8 @@ def _paired(ops: Sequence[Operation], lines: Sequence[Line]) -> Iterator[tuple[O
     yield from zip(ops, lines, strict=True)
 
 
-def _is_of_any_shape(verdict: Verdict) -> bool:
-    return verdict.scope.startswith(("all shapes", "any rank"))
+_SCOPE = re.compile(r"all shapes|any rank, any size \([^)]*\)")
+"""The scopes of rules that hold for every type and argument, on every engine."""
 
 
 def pdl_module() -> tuple[ModuleOp, dict[str, str]]:
@@ -225,7 +241,7 @@ def pdl_module() -> tuple[ModuleOp, dict[str, str]]:
     left: dict[str, str] = {}
     for name, rewrite in rules().items():
         verdict = known().get(hash_of(rewrite))
-        if verdict is None or verdict.kind != "bits" or not _is_of_any_shape(verdict):
+        if verdict is None or verdict.kind != "bits" or not _SCOPE.fullmatch(verdict.scope):
             left[name] = "it is not proved bit for bit for all shapes"
             continue
         for rule in rewrite.rule.forms:
@@ -254,6 +270,25 @@ def _constraints(patterns: ModuleOp) -> InterpreterFunctions:
     return register_impls(type("Constraints", (InterpreterFunctions,), methods))()
 
 
+def _prepare(module: ModuleOp) -> None:
+    """Omit arguments that are defaults, so that equal ops have equal attributes.
+
+    Raises:
+        StepwellError: an op is random or has a side effect; two such ops with equal operands are
+            not equal, although an e-graph takes them to be.
+    """
+    for op in module.walk():
+        if not isinstance(op, SchemaOp):
+            continue
+        if not is_pure(op):
+            raise StepwellError(
+                f"saturate-by-rules: {op.name} may give another result each time",
+                help="an e-graph takes equal ops to be one; saturate the part without it",
+            )
+        for name in {*op.properties} - {*_stated(op)}:
+            del op.properties[name]
+
+
 @dataclass(frozen=True)
 class SaturateByRules(ModulePass):
     """Saturate a program of equivalence classes by the proved rules that PDL can express."""
@@ -263,6 +298,7 @@ class SaturateByRules(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Add equal ops to the equivalence classes of a program, until none is new."""
+        _prepare(op)
         patterns, _ = pdl_module()
         constraints = _constraints(patterns)
         own = Context()
