@@ -12,7 +12,7 @@ import stepwell
 from stepwell import Refusal, Rewrite, Rewriter
 from stepwell.dialects import aten
 from stepwell.ir.program import Program
-from stepwell.validation import check
+from stepwell.validation.check import check
 
 
 @dataclass(frozen=True)

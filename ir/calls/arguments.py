@@ -46,7 +46,7 @@ def validate_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         (name, kinds)
         for name, parameter in signature.parameters.items()
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and (kinds := _kinds(_text_of(parameter.annotation), function.__globals__))
+        and (kinds := _kinds(_text_of(parameter.annotation), getattr(function, "__globals__", {})))
     )
 
     @functools.wraps(function)
@@ -66,6 +66,23 @@ def validate_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def exactly(make: Callable[..., Any], row: Any) -> Any:
+    """Call a function with arguments of its types and names, and no others or fewer.
+
+    Args:
+        make: the function, or a class.
+        row: the arguments by name, as read from a file.
+
+    Raises:
+        ValueError: an argument is missing or unknown.
+        StepwellError: an argument has another type.
+    """
+    names = set(inspect.signature(make).parameters)
+    if not isinstance(row, dict) or set(row) != names:  # pyright: ignore
+        raise ValueError(f"a JSON object must have the fields {sorted(names)}, and no others")
+    return validate_arguments(make)(**row)
 
 
 def takes(function: Any, count: int) -> TypeGuard[Callable[..., Any]]:

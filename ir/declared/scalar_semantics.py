@@ -28,7 +28,7 @@ the result's element type after each of `PRIMITIVES`, integers wrap.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -215,6 +215,40 @@ def meant_names(dialect: str) -> tuple[str, ...]:
 def expression_of(name: str) -> Expression | None:
     """Return the registered expression of an op by its name."""
     return _FUNCTIONS.get(name)
+
+
+EXACT = frozenset(
+    "negate absolute minimum maximum less less_equal equal where floor ceil round trunc is_nan "
+    "sign not_ and_ or_ xor element cast".split()
+)
+"""Primitives whose results are not rounded."""
+
+
+def roundings(term: Any) -> int:
+    """Return how many primitives of an expression round their results."""
+    if not isinstance(term, Term):
+        return 0
+    return (term.function not in EXACT) + sum(map(roundings, term.operands))
+
+
+def expression_on(name: str, given: Mapping[str, Any], is_tensor: type[Any]) -> Any:
+    """Return the registered expression of an op for arguments by name; None without one.
+
+    Args:
+        name: the op's name.
+        given: its arguments in order.
+        is_tensor: the class of arguments that have elements; an `element` holds such an argument.
+    """
+    if (function := _FUNCTIONS.get(name)) is None:
+        return None
+    leaves = {
+        key: Term("element", (), value=cast(SSAValue, value))
+        if isinstance(value, is_tensor)
+        else value
+        for key, value in given.items()
+    }
+    count, named = parameters_of(function)
+    return function(*list(leaves.values())[:count], **{key: leaves.get(key) for key in named})
 
 
 def meaning(op: Operation) -> Meaning | None:

@@ -36,7 +36,7 @@ _HOME = {
     "VerificationError": "program",
     "accuracy": "quantization.sensitivity.measure",
     "budget": "cost_model.budgets",
-    "check": "validation",
+    "check": "validation.check",
     "emit": "lowering",
     "explain": "inspection.reports.explaining",
     "from_exported_program": "program",
@@ -173,4 +173,4 @@ if TYPE_CHECKING:
     from stepwell.targets.target import Target as Target
     from stepwell.translate.mxfp import to_mxfp as to_mxfp
     from stepwell.translate.mxfp.accuracy import mx_accuracy as mx_accuracy
-    from stepwell.validation import check as check
+    from stepwell.validation.check import check as check

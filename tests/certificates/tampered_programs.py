@@ -16,9 +16,9 @@ from xdsl.ir import Block, Region, SSAValue
 import stepwell
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.observed import observed
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import Given
-from stepwell.validation.certificates.recorder import observed
 
 LABELS = (
     "rule", "bits", "reals", "bits, by the numbers of small weights",

@@ -21,8 +21,9 @@ from honest import Honest
 
 import stepwell
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.validation.certificates.certificate import Certificate, _digest
-from stepwell.validation.certificates.verifier import Verified, verify_certificate
+from stepwell.validation.certificates.audit import Verified, verify_certificate
+from stepwell.validation.certificates.certificate import Certificate
+from stepwell.validation.certificates.checker.check import digest_of
 
 
 @dataclass
@@ -40,7 +41,7 @@ Json = dict[str, Any]
 def written(held: Json) -> bytes:
     """A certificate's file, with its digest."""
     held.pop("digest", None)
-    return json.dumps({**held, "digest": _digest(held)}).encode()
+    return json.dumps({**held, "digest": digest_of(held)}).encode()
 
 
 def checked(given: Input) -> str | Verified:

@@ -8,8 +8,8 @@ import torch
 
 import stepwell
 from stepwell.ir.weights import WeightStore
+from stepwell.validation.certificates.audit import verify_certificate
 from stepwell.validation.certificates.certificate import Certificate, Entry
-from stepwell.validation.certificates.verifier import verify_certificate
 
 W = torch.tensor([1.0, 2.0, 3.0, 4.0])
 

@@ -5,7 +5,7 @@ from honest import PROGRAMS, honest
 from tampered_programs import sample
 from tampering import KINDS, applied, checked, is_refused
 
-from stepwell.validation.certificates.verifier import verify_certificate
+from stepwell.validation.certificates.audit import verify_certificate
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

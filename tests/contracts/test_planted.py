@@ -11,7 +11,7 @@ import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.targets.table import find_target
-from stepwell.validation import check
+from stepwell.validation.check import check
 from stepwell.validation.engine import compare_with_engine
 from stepwell.validation.recording import record
 from stepwell.validation.samples import make_samples

@@ -218,8 +218,8 @@ def try_gguf(data: bytes) -> None:
 
 
 def try_certificate(data: bytes) -> None:
+    from stepwell.validation.certificates.audit import verify_certificate
     from stepwell.validation.certificates.certificate import Certificate
-    from stepwell.validation.certificates.verifier import verify_certificate
 
     try:
         text = data.decode()

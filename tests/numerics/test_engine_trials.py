@@ -20,10 +20,11 @@ from stepwell.targets.table import find_target
 from stepwell.translate.decompositions.values import Value
 from stepwell.translate.lowerings.lowering import lowers, step
 from stepwell.translate.rules import read_rules
-from stepwell.validation import CheckResult, check
+from stepwell.validation.check import check
 from stepwell.validation.checked import Checked
 from stepwell.validation.contracts.draft import draft_of
 from stepwell.validation.contracts.trial import try_variant
+from stepwell.validation.result import CheckResult
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forms import FORMS

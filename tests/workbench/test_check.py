@@ -18,7 +18,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, History, Pass, Rewrite, Rewriter
 from stepwell.targets.table import find_target
-from stepwell.validation import check
+from stepwell.validation.check import check
 from stepwell.validation.compare import differs
 from stepwell.validation.engine import check_artifact
 from stepwell.validation.recording import record

@@ -22,7 +22,7 @@ from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantized_layers
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
-from stepwell.validation import check
+from stepwell.validation.check import check
 from stepwell.validation.engine import check_artifact
 from stepwell.validation.recording import record
 from stepwell.validation.result import CheckResult, StepVerdict

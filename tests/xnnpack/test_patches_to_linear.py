@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from quantized import quantize
 from stepwell.lowering import Lowered
-from stepwell.validation import check
+from stepwell.validation.check import check
 
 
 def convolved(layer: nn.Module, *shape: int) -> Lowered:

@@ -14,7 +14,7 @@ from torch.nn import functional
 import stepwell
 from quantized import quantize
 from stepwell.lowering import Lowered
-from stepwell.validation import check
+from stepwell.validation.check import check
 
 
 class Image(nn.Module):

@@ -19,7 +19,7 @@ from torchao.quantization.granularity import Granularity, PerAxis, PerGroup
 from torchao.utils import unwrap_tensor_subclass
 
 from stepwell.lowering import Lowered
-from stepwell.validation import check
+from stepwell.validation.check import check
 
 Q = torch.ops.quantized_decomposed
 

@@ -56,12 +56,21 @@ def _function(name: str) -> ctypes.c_void_p:
 
 def _each(name: str, x: Tensor) -> Tensor:
     """Apply a C function of one float to every element of a float32 tensor."""
+    if type(x) is not Tensor:
+        return _exactly(name.removesuffix("f"), x)
     x = x.contiguous()
     y = torch.empty_like(x)
     pointers = (ctypes.c_void_p * 2)(x.data_ptr(), y.data_ptr())
     steps = (ctypes.c_ssize_t * 2)(x.itemsize, y.itemsize)
     _loop()(pointers, (ctypes.c_ssize_t * 1)(x.numel()), steps, _function(name))
     return y
+
+
+def _exactly(name: str, *operands: Tensor) -> Tensor:
+    """Apply a function to tensors that have no elements to read, such as expressions: it is that of
+    real numbers, and its rounding is not PyTorch's.
+    """
+    return getattr(torch, name)(*(each.double() for each in operands)).float()
 
 
 def exp(x: Tensor) -> Tensor:
@@ -98,6 +107,8 @@ def tanh(x: Tensor) -> Tensor:
     """Compute (1 - e**-2x) / (1 + e**-2x), each operation rounded: a relative error of 1e-4 near
     zero.
     """
+    if type(x) is not Tensor:
+        return _exactly("tanh", x)
     power = exp(-2 * x)
     quotient = (1 - power) / (1 + power)
     return torch.where(x == 0, x, torch.where(x < _LEAST_TANH, -1.0, quotient))
@@ -105,4 +116,6 @@ def tanh(x: Tensor) -> Tensor:
 
 def power(base: Tensor, exponent: Tensor) -> Tensor:
     """Compute e**(exponent * log(base)), each operation rounded to float32."""
+    if type(base) is not Tensor:
+        return _exactly("pow", base, exponent)
     return exp(exponent * log(base))

@@ -32,7 +32,7 @@ from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.translate.rules.writing import RuleWriter
-from stepwell.validation.certificates.decision import FAILS
+from stepwell.validation.certificates.application import FAILS
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import known
 from stepwell.validation.rules.verdicts import rules

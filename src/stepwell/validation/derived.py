@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.aten.kernel_steps import STEPS
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Rule, rule_for
 from stepwell.ir.traversal import reached
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.error_rules import NoErrorRule, unit
-from stepwell.validation.kernel_steps import STEPS
 from stepwell.validation.recording import Recording, dense
 from stepwell.validation.roundings import Roundings
 

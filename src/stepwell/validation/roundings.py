@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepwell.dialects.aten.kernel_steps import STEPS
 from stepwell.dialects.tosa_mxfp.operators import NAMESPACE
 from stepwell.ir.compat.torch.torch_private import (
     TorchDispatchMode,
@@ -35,7 +36,6 @@ from stepwell.validation.error_rules import (
     pointwise,
     summed,
 )
-from stepwell.validation.kernel_steps import STEPS
 
 INTEGERS = frozenset("arange full zeros ones empty scalar_tensor rand randn randint eye".split())
 """Operators that create a tensor without a tensor operand."""

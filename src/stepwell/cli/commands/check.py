@@ -15,9 +15,8 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
-from stepwell.validation import check
 from stepwell.validation.certificates.certificate import PROVED
-from stepwell.validation.check import check_file
+from stepwell.validation.check import check, check_file
 
 if TYPE_CHECKING:
     from stepwell.validation.result import CheckResult

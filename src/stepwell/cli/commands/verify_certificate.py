@@ -7,8 +7,8 @@ from stepwell.cli.terminal.sources import open_source
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.program import Program, from_exported_program, programs_of
+from stepwell.validation.certificates.audit import verify_certificate
 from stepwell.validation.certificates.certificate import Certificate
-from stepwell.validation.certificates.verifier import verify_certificate
 
 
 def run(arguments: argparse.Namespace) -> Outcome:

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.op_text import text_of
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
@@ -23,14 +24,19 @@ from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element, is_static
 from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.validation.certificates.decision import FAILS, MOST_STEPS
-from stepwell.validation.certificates.graph import Definition, EqualityGraph, text_of
-from stepwell.validation.certificates.statements import pairs_of
+from stepwell.validation.certificates.checker.check import Definition, EqualityGraph
+from stepwell.validation.certificates.checker.statements import MOST_STEPS, pairs_of
 from stepwell.validation.compare import differs
 from stepwell.validation.fills import Fill, value_of
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import covers, known
 from stepwell.validation.rules.verdicts import rules
+
+FAILS = (
+    StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError,
+    NotImplementedError, AssertionError,
+)  # fmt: skip
+"""What rewrites and the interpreter raise on a program that they do not know."""
 
 
 @cache
@@ -131,7 +137,7 @@ def _interned(program: Program) -> tuple[EqualityGraph, dict[SSAValue, int]]:
         numbers.update(zip(op.results, results, strict=True))
         operands = tuple(numbers[value] for value in op.operands)
         unread = ("kind", "persistent") if isinstance(op, WeightOp) else ()
-        graph.define(Definition(op, {}, {}, operands, results, text_of(op, unread)))
+        graph.define(Definition(text_of(op, unread), operands, results))
     return graph, numbers
 
 

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.op_text import is_repeatable
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.core import WeightOp
@@ -24,9 +25,7 @@ from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.traversal import producers
 from stepwell.ir.types import dims, element, is_static
-from stepwell.validation.certificates.decision import is_constant
-from stepwell.validation.certificates.graph import is_repeatable
-from stepwell.validation.certificates.statements import pairs_of
+from stepwell.validation.certificates.checker.statements import is_constant, pairs_of
 from stepwell.validation.compare import differs
 
 _MOST_RUNS = 1024

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from stepwell.ir.core import MutateInputOp, UpdateOp
+from stepwell.dialects.op_text import text_of
 from stepwell.ir.diagnostics import node_name, op_name
+from stepwell.ir.observed import observed, signatures
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rules import RuleRewrite
-from stepwell.validation.certificates.graph import Definition, EqualityGraph, text_of
-from stepwell.validation.certificates.statements import Cone, TooLarge
+from stepwell.validation.certificates.checker.check import Definition, EqualityGraph
+from stepwell.validation.certificates.statements import Cone, Recorded, TooLarge
 
 WHOLE = 1 << 30
 
@@ -65,9 +66,10 @@ class StatementRecorder:
     _numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     _values: dict[int, SSAValue] = field(default_factory=dict[int, SSAValue])
     _types: dict[int, Attribute] = field(default_factory=dict[int, Attribute])
+    _definitions: dict[int, Recorded] = field(default_factory=dict[int, Recorded])
     _seen: int = 0
     _outputs: list[int] = field(default_factory=list[int])
-    _before: dict[int, Definition] = field(default_factory=dict[int, Definition])
+    _before: dict[int, Recorded] = field(default_factory=dict[int, Recorded])
 
     def __post_init__(self) -> None:
         self._outputs = self._taken()
@@ -91,16 +93,17 @@ class StatementRecorder:
         """Return the type of a value at the time it was recorded."""
         return self._types[number]
 
-    def _now(self, op: Operation, operands: Sequence[SSAValue]) -> Definition:
+    def _now(self, op: Operation, operands: Sequence[SSAValue]) -> Recorded:
         """Return the definition of an op's results, with the current numbers of its operands."""
         read = tuple(map(self.number, operands))
         results = tuple(map(self.number, op.results))
         held = dict(op.properties), dict(op.attributes)
         regions = tuple(region.clone() for region in op.regions)
-        return Definition(op, *held, read, results, text_of(op), regions)
+        return Recorded(text_of(op), read, results, op, *held, regions)
 
-    def _define(self, op: Operation) -> Definition:
-        made = self._now(op, op.operands)
+    def _define(self, made: Recorded) -> Recorded:
+        for value in made.results:
+            self._definitions.setdefault(value, made)
         self.graph.define(made)
         return made
 
@@ -112,12 +115,12 @@ class StatementRecorder:
             for op in func.body.block.ops:
                 if op.results:
                     made = self._now(op, op.operands)
-                    is_known = made.results[0] in self.graph.definitions
+                    is_known = made.results[0] in self._definitions
                     if is_known and not self._stands(made):
                         for result in op.results:
                             self._renumber(result)
                         made = self._now(op, op.operands)
-                    self.graph.define(made)
+                    self._define(made)
                     self._before.update(dict.fromkeys(made.results, made))
         return [self.number(value) for _, value in observed(self.program)]
 
@@ -167,16 +170,16 @@ class StatementRecorder:
                 old = self._numbers.pop(result, None)
                 if old is not None and result not in heirs:
                     pairs.append((old, self.number(result)))
-        fresh = {value for op in ops for value in self._define(op).results}
+        fresh = {value for op in ops for value in self._define(self._now(op, op.operands)).results}
         pairs += [(old, self.number(new)) for old, new in replaced]
         return fresh, pairs
 
     def _statements(
         self, pairs: list[tuple[int, int]], fresh: set[int], rewriter: Rewriter
     ) -> Iterator[str]:
-        known: dict[int, Definition | None] = {}
+        known: dict[int, Recorded | None] = {}
 
-        def made(value: int) -> Definition | None:
+        def made(value: int) -> Recorded | None:
             if value not in known:
                 known[value] = self._made(value, rewriter)
             return known[value]
@@ -190,18 +193,18 @@ class StatementRecorder:
             except (TooLarge, KeyError):
                 return
 
-    def _made(self, value: int, rewriter: Rewriter) -> Definition | None:
+    def _made(self, value: int, rewriter: Rewriter) -> Recorded | None:
         """Return the current definition of a value, or the last one if its op was erased."""
         held = self._values[value]
         op = held.owner
         if not isinstance(op, Operation):
             return None
         if self._numbers.get(held) != value:
-            return self.graph.definitions.get(value)
+            return self._definitions.get(value)
         operands = rewriter.gone.get(op)
         if operands is None and op.parent is not None:
             operands = op.operands
-        return self.graph.definitions.get(value) if operands is None else self._now(op, operands)
+        return self._definitions.get(value) if operands is None else self._now(op, operands)
 
     def _stands(self, definition: Definition) -> bool:
         same = self.graph.find(definition)
@@ -236,25 +239,6 @@ class StatementRecorder:
 
 def _bound(step: Step) -> Bound:
     return bound_of(step) if isinstance(step, Pass) else step.bound
-
-
-def signatures(program: Program) -> dict[str, Any]:
-    """Return the type and the attributes of each method."""
-    return {n: (f.function_type, dict(f.attributes)) for n, f in program.methods.items()}
-
-
-def observed(program: Program) -> Iterator[tuple[str, SSAValue]]:
-    """Yield everything that a caller observes: results, state and modified inputs, in order."""
-    for name, func in sorted(program.methods.items()):
-        written_: list[tuple[str, SSAValue]] = []
-        for op in func.body.block.ops:
-            if isinstance(op, UpdateOp):
-                written_.append((f"state {op.key.data}", op.value))
-            elif isinstance(op, MutateInputOp):
-                written_.append((f"input {op.index.value.data}", op.value))
-            elif isinstance(op, ReturnOp):
-                yield from ((f"result of {name}", value) for value in op.operands)
-        yield from sorted(written_, key=lambda each: each[0])
 
 
 def numbered(program: Program, number: Any) -> str:

@@ -12,26 +12,37 @@ program.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from stepwell.ir.program import Program
-from stepwell.ir.types import dims
-from stepwell.ir.weights import WeightStore
-from stepwell.validation.certificates.graph import Definition, EqualityGraph
+from stepwell.validation.certificates.checker.check import Definition, EqualityGraph
 
 NEAR = 12
 """The limit of ops before a replaced value that are part of a statement."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded(Definition):
+    """An op of the program as it was when it was recorded.
+
+    Attributes:
+        op: an op of the recorded class, whose operands may have changed since.
+        properties, attributes, regions: those of the op at that time.
+    """
+
+    op: Operation
+    properties: dict[str, Attribute]
+    attributes: dict[str, Attribute]
+    regions: tuple[Region, ...]
 
 
 class TooLarge(Exception):
     """Raised if a certificate's statement would have too many ops."""
 
 
-Made = Callable[[int], Definition | None]
+Made = Callable[[int], Recorded | None]
 """Returns the current definition of a value; None if it is an input."""
 
 
@@ -53,7 +64,7 @@ class Cone:
     deep: int = 0
     most: int = 400
     inputs: list[int] = field(default_factory=list[int])
-    order: list[Definition] = field(default_factory=list[Definition])
+    order: list[Recorded] = field(default_factory=list[Recorded])
     _above: set[int] = field(default_factory=set[int])
 
     def look(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -170,7 +181,7 @@ class Cone:
         return ModuleOp([FuncOp("equal", kind, Region(block))])
 
 
-def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
+def remade(definition: Recorded, operands: Sequence[SSAValue]) -> Operation:
     """Create a copy of a recorded op with other operands."""
     return type(definition.op).create(
         operands=list(operands),
@@ -179,45 +190,3 @@ def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
         attributes=dict(definition.attributes),
         regions=[region.clone() for region in definition.regions],
     )
-
-
-def read(text: str, weights: WeightStore) -> tuple[Program, list[tuple[SSAValue, SSAValue]]]:
-    """Parse a statement; return its program and the pairs of values that it claims to be equal."""
-    program = Program.parse(text, weights)
-    return program, pairs_of(program)
-
-
-def pairs_of(program: Program) -> list[tuple[SSAValue, SSAValue]]:
-    """Return the pairs of values that a statement claims to be equal."""
-    last = program.method("equal").body.block.last_op
-    assert isinstance(last, ReturnOp)
-    operands = list(last.operands)
-    half = len(operands) // 2
-    return list(zip(operands[:half], operands[half:], strict=True))
-
-
-MOST_ELEMENTS = 1 << 28
-"""The limit of elements of all values and weights of a statement."""
-
-
-def weights_of(program: Program) -> dict[str, None]:
-    """Return the weights that a statement names, and those from which they are derived."""
-    store, found = program.weights, dict[str, None]()
-    waiting = [*program.used_weights()]
-    while waiting:
-        key = waiting.pop()
-        if key not in found:
-            found[key] = None
-            waiting += (store.recipe_of(key) or ("", (), {}))[1]
-    return found
-
-
-def elements_of(program: Program) -> int:
-    """Return the number of elements of all values and weights of a statement; a symbol counts
-    as 1.
-    """
-    types = [value.type for op in program.module.walk() for value in op.results]
-    types += [a.type for op in program.module.walk() for r in op.regions for a in r.block.args]
-    types += [program.weights.type_of(key) for key in weights_of(program)]
-    shapes = (dims(type_) for type_ in types if isinstance(type_, TensorType))
-    return sum(prod(size for size in shape if isinstance(size, int)) for shape in shapes)

@@ -15,7 +15,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_type, f64
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
-from stepwell.validation.certificates.decision import is_constant
+from stepwell.validation.certificates.checker.statements import is_constant
 from stepwell.validation.rules.numbers import Symbolic, Tokens, Unproven
 from stepwell.validation.rules.scalars import Domain, Typed
 from stepwell.validation.rules.solver import z3

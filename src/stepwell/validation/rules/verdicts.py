@@ -19,10 +19,11 @@ from stepwell.translate.passes import folder_of, pass_modules
 from stepwell.translate.rules.examples import root_of
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.validation.certificates.decision import Undecided
-from stepwell.validation.certificates.decision import decide as decide_expressions
+from stepwell.validation.certificates.checker.expressions import chosen_by
+from stepwell.validation.certificates.checker.statements import Undecided
+from stepwell.validation.certificates.checker.statements import decide as decide_expressions
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
-from stepwell.validation.certificates.field import chosen_by
+from stepwell.validation.certificates.unknown_numbers import arithmetic_with
 from stepwell.validation.rules.counterexamples import Counterexample, failure_of, search
 from stepwell.validation.rules.decision import Decision, Proof, Question, decide, go_together
 from stepwell.validation.rules.hashes import hash_of
@@ -352,7 +353,8 @@ class _Case:
         kinds = ("bits",) if self.bound.exact else ("bits", "reals")
         try:
             with chosen_by(int(hash_of(self.rewrite), 16)):  # No constant is near a multiple.
-                kind = decide_expressions(written.program, kinds, pairs=[pair], numbers=named)
+                arithmetic = arithmetic_with(named)
+                kind = decide_expressions(written.program, kinds, 0, [pair], arithmetic)
         except Undecided:
             raise Unproven(undecided.reason) from None
         return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)

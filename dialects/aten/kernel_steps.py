@@ -1,4 +1,8 @@
-"""Define kernels with several roundings as sequences of operators, for the error analysis."""
+"""Define kernels as sequences of operators: for the error analysis, and for certificates.
+
+A step is a PyTorch function that runs on any tensors, also on those whose elements are errors or
+expressions.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -140,10 +144,11 @@ def _deviation(x: Tensor, axes: Any = None, **kwargs: Any) -> Tensor:
     return _variance(x, axes, **kwargs).sqrt()
 
 
-def _both(x: Tensor, axes: Any = None, **kwargs: Any) -> tuple[Tensor, Tensor]:
+def _both(
+    x: Tensor, axes: Any = None, correction: Any = 1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
     chosen = axes or [*range(x.dim())]
-    keep = kwargs.get("keepdim", False)
-    return _variance(x, axes, **kwargs), x.mean(chosen, keepdim=keep)
+    return _variance(x, axes, correction, keepdim), x.mean(chosen, keepdim=keepdim)
 
 
 def _attention(
@@ -239,7 +244,8 @@ _OF_ONE: dict[str, Callable[[Any], Any]] = {
     "hardsigmoid": lambda x: (x + 3).clamp(0, 6) / 6,
     "rsqrt": lambda x: 1 / x.sqrt(),
 }
-FOLLOWED: dict[str, Callable[..., Any]] = {
+STEPS: dict[str, Callable[..., Any]] = {
+    **_OF_ONE,
     "_softmax": _softmax,
     "_log_softmax": _log_softmax,
     "addcmul": _addcmul,
@@ -254,11 +260,6 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
     "var_mean": _both,
     "linalg_vector_norm": _norm,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
-}
-"""Kernels whose steps certificates follow even if roundings count."""
-STEPS: dict[str, Callable[..., Any]] = {
-    **_OF_ONE,
-    **FOLLOWED,
     "gelu": _gelu,
     "softplus": _softplus,
     "elu": _elu,
@@ -274,3 +275,91 @@ STEPS: dict[str, Callable[..., Any]] = {
     "prod": _product,
 }
 """Operator → the sequence of PyTorch operators in its kernel."""
+
+
+# -- steps without a rounding analysis of their own ----------------------------------------------
+
+
+def _mean(x: Tensor, axes: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+    chosen = axes or [*range(x.dim())]
+    total = x.sum(chosen, keepdim)
+    return total / (x.numel() // total.numel())
+
+
+def _softmax_of_any(x: Tensor, axis: int, *_: Any) -> Tensor:
+    return torch.softmax(x, axis)
+
+
+Sizes = Sequence[int]
+
+
+def _pairs(*sizes: Sizes) -> list[list[int]]:
+    return [[*each] * (3 - len(each)) for each in sizes]
+
+
+def _average_of_windows(
+    x: Tensor,
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = (0, 0),
+    ceil: bool = False,
+    counts_padding: bool = True,
+    divisor: int | None = None,
+) -> Tensor:
+    if ceil:
+        raise NotImplementedError
+    size, *window = _pairs(kernel, stride or kernel, padding)
+    ones, channels = torch.ones(x.shape[-3], 1, *size), x.shape[-3]
+    total = torch.conv2d(x, ones, None, *window, 1, channels)
+    if divisor is None and not counts_padding:
+        return total / torch.conv2d(torch.ones(x.shape), ones, None, *window, 1, channels)
+    return total / (divisor or math.prod(size))
+
+
+def _average_of_parts(x: Tensor, sizes: Sizes) -> Tensor:
+    window = [given // size for given, size in zip(x.shape[-2:], sizes, strict=True)]
+    if [each * size for each, size in zip(window, sizes, strict=True)] != [*x.shape[-2:]]:
+        raise NotImplementedError
+    return _average_of_windows(x, window)
+
+
+def _greatest_of_windows(
+    x: Tensor,
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = (0, 0),
+    dilation: Sizes = (1, 1),
+    ceil: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the maxima of windows, and numbers that tell their places apart."""
+    if ceil or any(each != 1 for each in dilation):
+        raise NotImplementedError
+    size, step, around = _pairs(kernel, stride or kernel, padding)
+    padded = torch.constant_pad_nd(x, [around[1]] * 2 + [around[0]] * 2, -torch.inf)
+    windows = padded.unfold(-2, size[0], step[0]).unfold(-2, size[1], step[1]).flatten(-2)
+    places = torch.arange(math.prod(windows.shape[:-1])).reshape(windows.shape[:-1])
+    return windows.amax(-1), windows.argmax(-1) ^ places
+
+
+FOLLOWED: dict[str, Callable[..., Any]] = {
+    "zeros_like": lambda x, dtype=None, **_: torch.zeros(x.shape, dtype=dtype or x.dtype),
+    "ones_like": lambda x, dtype=None, **_: torch.ones(x.shape, dtype=dtype or x.dtype),
+    "full_like": lambda x, number, dtype=None, **_: torch.full(
+        x.shape, number, dtype=dtype or x.dtype
+    ),
+    "new_zeros": lambda x, size, dtype=None, **_: torch.zeros(size, dtype=dtype or x.dtype),
+    "new_ones": lambda x, size, dtype=None, **_: torch.ones(size, dtype=dtype or x.dtype),
+    "new_full": lambda x, size, number, dtype=None, **_: torch.full(
+        size, number, dtype=dtype or x.dtype
+    ),
+    "mean": _mean,
+    "var": _variance,
+    "var_mean": _both,
+    "_safe_softmax": _softmax_of_any,
+    "avg_pool2d": _average_of_windows,
+    "_adaptive_avg_pool2d": _average_of_parts,
+    "max_pool2d_with_indices": _greatest_of_windows,
+}
+"""Kernels whose steps certificates follow, because PyTorch's own decompositions write in place or
+are of other kinds. `_safe_softmax` differs from softmax where a whole row is masked.
+"""

@@ -1,0 +1,152 @@
+"""Statements of two sides each, and in which arithmetic they are equal: bits, reals or neither."""
+
+# ruff: noqa: E501 (a statement a line)
+
+import re
+from contextlib import suppress
+
+from short_ir import program_text
+
+from stepwell.ir.program import Program
+from stepwell.validation.certificates.checker.statements import Undecided, decide
+
+KINDS = ("bits", "reals")
+TYPES = {
+    "x": "f32[3, 4]", "y": "f32[3, 4]", "w": "f32[4, 3]", "i": "i32[3, 4]",
+    "b": "i8[3, 4]", "h": "f16[3, 4]", "u": "ui8[3, 4]", "t": "i1[3, 4]",
+    "n": "i64[2]", "v": "f32[4]", "p": "f32[1, 2, 4, 4]", "q": "f32[1, 2, 5, 4]",
+    "k": "f32[3, 2, 3, 3]", "d": "f64[3, 4]", "z": "f32[1, 4]",
+}  # fmt: skip
+
+Case = tuple[str, str, str]
+"""The first arithmetic in which it holds, and the two sides: ops of `aten`, with `;` between them, of
+names of `TYPES` and of results, of which `#1` is that of the first op.
+"""
+CASES: dict[str, Case] = {
+    "a sum in another order": ("bits", "add.Tensor(x, y)", "add.Tensor(y, x)"),
+    "a sum with itself": ("", "add.Tensor(x, y)", "add.Tensor(x, x)"),
+    "a difference as a sum": ("bits", "sub.Tensor(x, y)", "neg.default(y) ; add.Tensor(x, #1)"),
+    "a difference in another order": ("", "sub.Tensor(x, y)", "sub.Tensor(y, x)"),
+    "a sum of three": ("reals", "add.Tensor(x, y) ; add.Tensor(#1, x)", "add.Tensor(x, x) ; add.Tensor(#1, y)"),
+    "a scaled sum": ("reals", "add.Tensor(x, y, alpha=2)", "mul.Scalar(y, 2.0) ; add.Tensor(x, #1)"),
+    "a factor of 1": ("bits", "mul.Scalar(x, 1.0)", "x"),
+    "a factor of −1": ("reals", "mul.Scalar(x, -1.0)", "neg.default(x)"),
+    "a factor of 0": ("", "mul.Scalar(x, 0.0)", "mul.Scalar(x, -0.0) ; add.Scalar(#1, 1.0)"),
+    "a constant in another type": ("reals", "mul.Scalar(x, 0.1)", "div.Scalar(x, 10.0)"),
+    "a constant that is off": ("", "mul.Scalar(x, 0.1)", "mul.Scalar(x, 0.1000001)"),
+    "a root as a constant": ("reals", "mul.Scalar(x, 0.7071067811865476) ; mul.Scalar(#1, 0.7071067811865476)", "mul.Scalar(x, 0.5)"),
+    "a fourth root": ("reals", "mul.Scalar(x, 0.8408964152537145) ; mul.Scalar(#1, 0.8408964152537145)", "mul.Scalar(x, 0.7071067811865476)"),
+    "a quotient by 1": ("bits", "div.Scalar(x, 1.0)", "x"),
+    "a quotient by 0": ("", "div.Scalar(x, 0.0)", "mul.Scalar(x, 0.0)"),
+    "a quotient of quotients": ("reals", "div.Tensor(x, y)", "reciprocal.default(y) ; mul.Tensor(x, #1)"),
+    "a quotient in another order": ("", "div.Tensor(x, y)", "div.Tensor(y, x)"),
+    "a root of a quotient": ("reals", "rsqrt.default(x)", "sqrt.default(x) ; reciprocal.default(#1)"),
+    "a root": ("", "sqrt.default(x)", "rsqrt.default(x)"),
+    "a power less 1": ("reals", "expm1.default(x)", "exp.default(x) ; sub.Scalar(#1, 1.0)"),
+    "a power": ("", "expm1.default(x)", "exp.default(x)"),
+    "a logarithm of a sum": ("reals", "log1p.default(x)", "add.Scalar(x, 1.0) ; log.default(#1)"),
+    "a square": ("bits", "pow.Tensor_Scalar(x, 2)", "mul.Tensor(x, x)"),
+    "a power that is a root": ("bits", "pow.Tensor_Scalar(x, 0.5)", "sqrt.default(x)"),
+    "a power that is an inverse": ("bits", "pow.Tensor_Scalar(x, -1)", "reciprocal.default(x)"),
+    "powers": ("", "pow.Tensor_Scalar(x, 3)", "pow.Tensor_Scalar(x, 4)"),
+    "a sigmoid": ("reals", "sigmoid.default(x)", "neg.default(x) ; exp.default(#1) ; add.Scalar(#2, 1.0) ; reciprocal.default(#3)"),
+    "a rectified number": ("bits", "relu.default(x)", "clamp_min.default(x, 0)"),
+    "limits": ("bits", "hardtanh.default(x, -2.0, 3.0)", "clamp_min.default(x, -2.0) ; clamp_max.default(#1, 3.0)"),
+    "a limit without an effect": ("bits", "clamp.default(x, -2.0, inf)", "clamp_min.default(x, -2.0)"),
+    "a limit below": ("", "clamp_min.default(x, 0.0)", "clamp_max.default(x, 0.0)"),
+    "the greater in another order": ("bits", "maximum.default(x, y)", "maximum.default(y, x)"),
+    "the greater and the less": ("", "maximum.default(x, y)", "minimum.default(x, y)"),
+    "less than": ("bits", "lt.Tensor(x, y)", "gt.Tensor(y, x)"),
+    "less or equal": ("", "lt.Tensor(x, y)", "le.Tensor(x, y)"),
+    "equal to 0": ("bits", "eq.Scalar(x, 0)", "logical_not.default(x)"),
+    "equal to 1": ("", "eq.Scalar(x, 1)", "logical_not.default(x)"),
+    "equal in another order": ("bits", "eq.Tensor(x, y)", "eq.Tensor(y, x)"),
+    "truths in another order": ("bits", "logical_and.default(x, y)", "logical_and.default(y, x)"),
+    "and is no or": ("", "logical_and.default(x, y)", "logical_or.default(x, y)"),
+    "a choice": ("bits", "where.self(t, x, y)", "logical_not.default(t) ; logical_not.default(#1) ; where.self(#2, x, y)"),
+    "a choice in another order": ("", "where.self(t, x, y)", "where.self(t, y, x)"),
+    "rounding": ("", "floor.default(x)", "ceil.default(x)"),
+    "integers in another order": ("bits", "add.Tensor(i, i) ; mul.Tensor(#1, i)", "mul.Tensor(i, i) ; add.Tensor(#1, #1)"),
+    "bytes in another order": ("", "add.Tensor(b, b) ; mul.Tensor(#1, b)", "mul.Tensor(b, b) ; add.Tensor(#1, #1)"),
+    "the negative of a byte": ("", "neg.default(b) ; neg.default(#1)", "mul.Tensor(b, b)"),
+    "the negative of negatives": ("bits", "neg.default(i) ; neg.default(#1)", "i"),
+    "a byte as an integer": ("bits", "_to_copy.default(b, dtype=i16) ; _to_copy.default(#1, dtype=i32)", "_to_copy.default(b, dtype=i32)"),
+    "a byte without a sign": ("", "_to_copy.default(u, dtype=i8) ; _to_copy.default(#1, dtype=i32)", "_to_copy.default(u, dtype=i32)"),
+    "a truth as an integer": ("bits", "_to_copy.default(t, dtype=i8) ; _to_copy.default(#1, dtype=i32)", "_to_copy.default(t, dtype=i32)"),
+    "a byte that wraps": ("", "_to_copy.default(i, dtype=i8) ; _to_copy.default(#1, dtype=i32)", "i"),
+    "an integer that is widened": ("reals", "add.Tensor(i, i) ; _to_copy.default(#1, dtype=i64)", "_to_copy.default(i, dtype=i64) ; add.Tensor(#1, #1)"),
+    "a float as an integer": ("", "_to_copy.default(x, dtype=i32) ; _to_copy.default(#1, dtype=f32)", "x"),
+    "a float that is whole": ("reals", "_to_copy.default(i, dtype=f64) ; neg.default(#1) ; _to_copy.default(#2, dtype=i32)", "neg.default(i)"),
+    "a float that is halved": ("", "_to_copy.default(i, dtype=f64) ; div.Scalar(#1, 2.0) ; _to_copy.default(#2, dtype=i32) ; add.Tensor(#3, #3)", "i"),
+    "a half": ("reals", "_to_copy.default(x, dtype=f16) ; _to_copy.default(#1, dtype=f32)", "x"),
+    "a double": ("reals", "_to_copy.default(x, dtype=f64) ; _to_copy.default(#1, dtype=f32)", "x"),
+    "a sum of halves": ("reals", "add.Tensor(h, h) ; _to_copy.default(#1, dtype=f32)", "_to_copy.default(h, dtype=f32) ; add.Tensor(#1, #1)"),
+    "views": ("bits", "view.default(x, [2, 6]) ; view.default(#1, [3, 4])", "x"),
+    "permutations": ("bits", "permute.default(x, [1, 0]) ; permute.default(#1, [1, 0])", "x"),
+    "a permutation as a view": ("", "permute.default(x, [1, 0]) ; view.default(#1, [3, 4])", "x"),
+    "parts": ("bits", "slice.Tensor(x, 0, 0, 1) ; slice.Tensor(x, 0, 1, 3) ; cat.default([#1, #2], 0)", "x"),
+    "parts in another order": ("", "slice.Tensor(x, 0, 0, 1) ; slice.Tensor(x, 0, 1, 3) ; cat.default([#2, #1], 0)", "x"),
+    "padding": ("bits", "constant_pad_nd.default(x, [0, 1], 0.0) ; slice.Tensor(#1, 1, 0, 4)", "x"),
+    "padding by another number": ("", "constant_pad_nd.default(x, [0, 1], 0.0) ; sum.dim_IntList(#1, [1])", "constant_pad_nd.default(x, [0, 1], 1.0) ; sum.dim_IntList(#1, [1])"),
+    "an empty sum": ("bits", "zeros_like.default(x) ; add.Tensor(x, #1)", "mul.Scalar(x, 0.0) ; zeros_like.default(#1) ; add.Tensor(x, #2)"),
+    "a sum of a permutation": ("bits", "sum.dim_IntList(x, [1])", "permute.default(x, [1, 0]) ; sum.dim_IntList(#1, [0])"),
+    "a sum of another axis": ("", "sum.dim_IntList(x, [1], true)", "view.default(x, [4, 3]) ; sum.dim_IntList(#1, [0]) ; view.default(#2, [3, 1])"),
+    "a sum of one number": ("", "view.default(z, [4, 1]) ; sum.dim_IntList(#1, [1])", "mul.Scalar(z, 2.0) ; view.default(#1, [4])"),
+    "a mean": ("reals", "mean.dim(x, [1], true)", "sum.dim_IntList(x, [1], true) ; div.Scalar(#1, 4.0)"),
+    "a mean of fewer": ("", "mean.dim(x, [1], true)", "sum.dim_IntList(x, [1], true) ; div.Scalar(#1, 3.0)"),
+    "the greatest of a permutation": ("bits", "amax.default(x, [1])", "permute.default(x, [1, 0]) ; amax.default(#1, [0])"),
+    "the greatest and the least": ("", "amax.default(x, [1])", "amin.default(x, [1])"),
+    "the place of the greatest": ("bits", "argmax.default(x, 1)", "permute.default(x, [1, 0]) ; argmax.default(#1, 0)"),
+    "the place of the greatest in another order": ("", "argmax.default(x, 1)", "flip.default(x, [1]) ; argmax.default(#1, 1)"),
+    "the greatest with its place": ("bits", "max.dim(x, 1)", "amax.default(x, [1])"),
+    "a product of matrices": ("bits", "mm.default(x, w)", "permute.default(x, [1, 0]) ; permute.default(w, [1, 0]) ; mm.default(#2, #1) ; permute.default(#3, [1, 0])"),
+    "a product in another order": ("", "mm.default(x, w)", "mm.default(x, w) ; permute.default(#1, [1, 0])"),
+    "a product of a scaled matrix": ("reals", "mul.Scalar(x, 2.0) ; mm.default(#1, w)", "mm.default(x, w) ; mul.Scalar(#1, 2.0)"),
+    "a product and a bias": ("bits", "addmm.default(v, w, x)", "mm.default(w, x) ; add.Tensor(#1, v)"),
+    "a product without its bias": ("", "addmm.default(v, w, x)", "mm.default(w, x)"),
+    "a scaled bias": ("", "addmm.default(v, w, x, beta=2)", "mm.default(w, x) ; add.Tensor(#1, v)"),
+    "a sum as a product": ("bits", "ones_like.default(w) ; mm.default(x, #1) ; slice.Tensor(#2, 1, 0, 1)", "sum.dim_IntList(x, [1], true)"),
+    "softmax of a permutation": ("bits", "_softmax.default(x, 1, false)", "permute.default(x, [1, 0]) ; _softmax.default(#1, 0, false) ; permute.default(#2, [1, 0])"),
+    "softmax in steps": ("reals", "_softmax.default(x, 1, false)", "amax.default(x, [1], true) ; sub.Tensor(x, #1) ; exp.default(#2) ; sum.dim_IntList(#3, [1], true) ; div.Tensor(#3, #4)"),
+    "softmax along another axis": ("", "_softmax.default(x, 1, false)", "_softmax.default(x, 0, false)"),
+    "a lookup": ("bits", "embedding.default(x, n)", "index_select.default(x, 0, n)"),
+    "a lookup in another table": ("", "embedding.default(x, n)", "embedding.default(y, n)"),
+    "a lookup along another axis": ("", "index_select.default(x, 1, n)", "view.default(x, [4, 3]) ; permute.default(#1, [1, 0]) ; index_select.default(#2, 1, n)"),
+    "averages of windows": ("bits", "avg_pool2d.default(p, [2, 2])", "permute.default(p, [0, 1, 3, 2]) ; avg_pool2d.default(#1, [2, 2]) ; permute.default(#2, [0, 1, 3, 2])"),
+    "averages of other windows": ("", "avg_pool2d.default(p, [2, 2])", "avg_pool2d.default(p, [2, 2], [2, 2], [0, 0], false, true, 3)"),
+    "maxima of windows": ("bits", "max_pool2d.default(p, [2, 2])", "permute.default(p, [0, 1, 3, 2]) ; max_pool2d.default(#1, [2, 2]) ; permute.default(#2, [0, 1, 3, 2])"),
+    "maxima and averages": ("", "max_pool2d.default(p, [2, 2])", "avg_pool2d.default(p, [2, 2])"),
+    "a convolution of a scaled image": ("reals", "mul.Scalar(p, 2.0) ; conv2d.default(#1, k)", "conv2d.default(p, k) ; mul.Scalar(#1, 2.0)"),
+    "a convolution with a stride": ("", "conv2d.default(p, k, none, [1, 1], [1, 1])", "conv2d.default(p, k, none, [1, 1], [1, 1]) ; flip.default(#1, [2])"),
+    "random numbers": ("", "rand_like.default(x)", "rand_like.default(x)"),
+    "an unknown kernel": ("bits", "cumsum.default(x, 1) ; add.Tensor(x, #1)", "cumsum.default(x, 1) ; add.Tensor(#1, x)"),
+    "an unknown kernel of another axis": ("", "cumsum.default(x, 1)", "cumsum.default(x, 0)"),
+    "an unknown kernel of another tensor": ("", "cumsum.default(x, 1)", "cumsum.default(y, 1)"),
+}  # fmt: skip
+
+
+_NAME = re.compile(r"(?<![\w.%])([a-z])(?=[,)])")
+
+
+def program(case: Case) -> Program:
+    """A statement in the short form of tests, and the arguments that it reads."""
+    lines, results = list[str](), list[str]()
+    for side, text in zip("ab", case[1:3], strict=True):
+        ops = text.split(" ; ") if "(" in text else []
+        for at, op in enumerate(ops, 1):
+            op = re.sub(r"#(\d+)", rf"%{side}\1", _NAME.sub(r"%\1", op))
+            lines.append(f"%{side}{at}{'_, %unread' * ('max.dim' in op)} = aten.{op}")
+        results.append(f"%{side}{len(ops)}" if ops else f"%{text}")
+    read = set(re.findall(r"%([a-z])(?=[,)])", "\n".join(lines)))
+    arguments = [f"%{name}: {TYPES[name]}" for name in sorted(read)]
+    body = "\n".join([*arguments, *lines, f"return {', '.join(results)}"])
+    return Program(program_text(body.replace("_, %unread", ", %unread")))
+
+
+def readings(case: Case) -> list[str]:
+    """The arithmetics in which the sides of a statement are equal."""
+    held = list[str]()
+    for kind in KINDS:
+        with suppress(Undecided):
+            held.append(decide(program(case), [kind], 7))
+    return held
