@@ -74,3 +74,21 @@ def test_the_unet_has_no_slice_of_a_slice(target: str) -> None:
     ]
     assert slices
     assert not any(op.operands[0].owner in slices for op in slices)
+
+
+def test_a_pool_by_a_norm_clamps_no_absolute_value() -> None:
+    x = torch.randn(1, 3, 8, 8, 8)
+    module = nn.LPPool3d(2, 2)
+    lowered = stepwell.lower(torch.export.export(module, (x,)), "xnnpack")
+    ops = list(lowered.program.module.walk())
+    clamps = [op for op in ops if op.name == "xnnpack.clamp"]
+    assert not any(getattr(op.operands[0].owner, "name", "") == "xnnpack.abs" for op in clamps)
+    torch.testing.assert_close(lowered.run(x)[0], module(x))
+
+
+def test_a_loss_that_ignores_a_class_negates_no_condition() -> None:
+    given = torch.randn(4, 5), torch.tensor([0, 1, 4, -100])
+    module = nn.NLLLoss()
+    lowered = stepwell.lower(torch.export.export(module, given), "tosa-1.0+fp+int")
+    assert not nodes(lowered)["tosa.logical_not"]
+    torch.testing.assert_close(lowered.run(*given)[0], module(*given))

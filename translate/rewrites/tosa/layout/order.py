@@ -42,6 +42,7 @@ from stepwell.translate.rewrites.tosa.layout.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.layout.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.layout.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.legalize_boundary import type_integers
+from stepwell.translate.rewrites.tosa.operators.select_by_not import SelectByNot
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
@@ -78,7 +79,7 @@ DECOMPOSE = TOSA.phase("decompose")
 The constants of this arithmetic can be folded into a layer's weights.
 """
 
-MEETING: tuple[Rewrite[Any], ...] = each(merge_layout)
+MEETING: tuple[Rewrite[Any], ...] = (*each(merge_layout), SelectByNot())
 """Merge consecutive transposes and reshapes, or remove them."""
 
 LAYOUT: tuple[Rewrite[Any], ...] = (
