@@ -52,6 +52,7 @@ def _tensors(op: SchemaOp) -> int:
 @_maps(
     # Data movements and casts that keep the shape; comparisons and choices without PyTorch's tag.
     "alias.default", "contiguous.default", "copy.default", "detach.default", "expand.default",
+    "alias_copy.default", "detach_copy.default", "expand_copy.default", "broadcast_to.default",
     "lift_fresh_copy.default", "_to_copy.default", "to.dtype", "dropout.default",
     "alpha_dropout.default", "feature_dropout.default", "feature_alpha_dropout.default",
     "native_dropout.default",
@@ -97,8 +98,20 @@ def _turn(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, permuted(range(len(_shape(op.operands[0])))[::-1]))
 
 
+@_maps("movedim.int", "movedim.intlist", "moveaxis.int", "moveaxis.intlist")
+def _move(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    both = [op.arg(name) for name in ("source", "destination")]
+    source, destination = (
+        [_at(a, rank) for a in (b if isinstance(b, list) else [b])] for b in both
+    )
+    rest = iter(axis for axis in range(rank) if axis not in source)
+    moves = dict(zip(destination, source, strict=True))
+    return mapped(op, permuted([moves[a] if a in moves else next(rest) for a in range(rank)]))
+
+
 @_maps("transpose.int", "transpose_copy.int", "swapaxes.default", "swapdims.default",
-       "mT.default")  # fmt: skip
+       "mT.default", "adjoint.default")  # fmt: skip
 def _transpose(op: SchemaOp, result: int) -> AxisMap | None:
     order = list(range(len(_shape(op.operands[0]))))
     names = [argument.name for argument in op.SCHEMA.arguments[1:]]

@@ -82,7 +82,7 @@ XNNPACK = """
 """
 
 ATEN = """
-%y = aten.{alias|contiguous|detach|lift_fresh_copy}.default(%x: f32[2, 1, 5])
+%y = aten.{alias|alias_copy|contiguous|detach|detach_copy|lift_fresh_copy}.default(%x: f32[2, 1, 5])
 %y = aten.{clamp|clip}.default(%x: f32[2, 1, 5], -0.5, 0.5)
 %y = aten.clamp_min.default(%x: f32[2, 1, 5], -0.5)
 %y = aten.clamp_max.default(%x: f32[2, 1, 5], 0.5)
@@ -106,7 +106,7 @@ ATEN = """
 %y = aten.prelu.default(%x: f32[2, 3, 4], %z: f32[{3|1}])
 %y = aten.masked_fill.Tensor(%x: f32[2, 3], %z: i1[3], %w: f32[])
 %y = aten.where.self(%x: i1[3, 1], %z: f32[2, 3, 4], %w: f32[2, 3, 4])
-%y = aten.expand.default(%x: f32[3, 1], [2, 3, 4])
+%y = aten.{expand|expand_copy|broadcast_to}.default(%x: f32[3, 1], [2, 3, 4])
 %y = aten.{view|reshape|_unsafe_view|_reshape_copy|view_copy}.default(%x: f32[2, 6, 4], [2, 3, 8])
 %y = aten.flatten.using_ints(%x: f32[2, 3, 1, 4], 1, 3)
 %y = aten.unflatten.int(%x: f32[2, 6], 1, [3, 2])
@@ -117,7 +117,9 @@ ATEN = """
 %y = aten.{permute|permute_copy}.default(%x: f32[2, 3, 4], [-1, 0, 1])
 %y = aten.{transpose.int|transpose_copy.int|swapaxes.default|swapdims.default}(
     %x: f32[2, 3, 4], -1, 1)
-%y = aten.{t|t_copy|numpy_T|mT}.default(%x: f32[2, 3])
+%y = aten.{t|t_copy|numpy_T|mT|adjoint}.default(%x: f32[2, 3])
+%y = aten.{movedim|moveaxis}.int(%x: f32[2, 3, 4], 0, -1)
+%y = aten.{movedim|moveaxis}.intlist(%x: f32[2, 3, 4], [-1, 0], [0, 1])
 %y = aten.{slice|slice_copy}.Tensor(%x: f32[2, 7], 1, -6, 7, 2)
 %y = aten.slice.Tensor(%x: f32[2, 4], 1, -9, -2)
 %y = aten.narrow.default(%x: f32[2, 7], 1, 2, 3)

@@ -1,14 +1,20 @@
 """Verdicts in processes of their own, and programs mutated by what is proved."""
 
+import argparse
+import math
+from typing import Any
+
 import pytest
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
+import torch
 from tools import mutations
 
+from stepwell.cli.commands import prove as prove_command
 from stepwell.cost_model.optimum import ways
 from stepwell.validation.rules import running, verdicts
-from stepwell.validation.rules.running import prove_each
+from stepwell.validation.rules.running import FAILED, prove_each
 from stepwell.validation.rules.verdicts import rules
 
 from .planted import RULES
@@ -31,6 +37,29 @@ def test_a_refuted_rule_and_a_limit_of_time_end(monkeypatch: pytest.MonkeyPatch)
     (late,) = prove_each(("slow",), seconds=0)
     assert late.kind == "open"
     assert late.reason.startswith(running.LATE)
+
+
+def test_the_command_ends_for_any_mixture_of_verdicts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held: dict[str, Any] = {"wrong": RULES[0], "right": rules()[NAMES[0]], "crash": object()}
+    for module in (verdicts, running, prove_command):
+        monkeypatch.setattr(module, "rules", lambda: held)
+    monkeypatch.setattr(prove_command, "hash_of", str)
+    monkeypatch.setattr(prove_command, "stored", dict)
+    arguments = argparse.Namespace(
+        rules=["wrong", "right", "crash"], guards=False, new=False, keep=False, jobs=2,
+        seconds=math.inf, tests=None, table=None,
+    )  # fmt: skip
+    assert prove_command.run(arguments).code == 1
+    said = capsys.readouterr().out
+    assert "wrong" in said and "import stepwell" in said
+    program = said[said.index("import torch") : said.index("print(*both")]
+    held = dict[str, Any]()
+    exec(program, held)
+    assert not torch.equal(*(results[0] for results in held["both"]))
+    assert f"open: {FAILED}" in said
+    assert "1 proved bit for bit" in said
 
 
 def test_an_exception_of_the_prover_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

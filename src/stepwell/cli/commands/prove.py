@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
         verdict = next(proved) if name in asked else replace(held[name], rule=name)
         verdicts.append(verdict)
         print(f"{name:40} {verdict} ({verdict.seconds:.1f} s)", flush=True)
+        if verdict.counterexample is not None:
+            print(verdict.counterexample.as_program(), flush=True)
         if verdict.counterexample is not None and arguments.tests:
             arguments.tests.mkdir(parents=True, exist_ok=True)
             file = arguments.tests / f"test_{name.replace('-', '_').replace('.', '_')}.py"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.compat.torch.lazy_imports import torch
+from stepwell.ir.declared.engine_behavior import engines
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
@@ -40,6 +41,8 @@ INTS = (2, 0, 1, -1, 5, 300)
 _MOST_NUMBERS = 60
 _TURNS = 6
 """Runs of tensors of few elements, each with other special numbers."""
+_NEAR = 1e-3
+"""The difference up to which an engine's result is the same number."""
 _MAGNITUDE = 1e-5
 """The tolerance of a bound on roundings, relative to the largest intermediate number."""
 
@@ -52,6 +55,7 @@ class Counterexample:
         before, after: programs as text.
         inputs: the inputs of both programs.
         wanted, found: their results.
+        engine: the engine on which both run, whose nodes treat special values in their own way.
     """
 
     before: str
@@ -59,25 +63,56 @@ class Counterexample:
     inputs: tuple[Any, ...]
     wanted: Any
     found: Any
+    engine: str = ""
+
+    def as_program(self) -> str:
+        """Return Python text that runs both programs on the inputs, and prints the results."""
+        lines = [
+            "import torch",
+            "",
+            "import stepwell",
+            "",
+            *self._lines(),
+            "print(*both, sep=chr(10))",
+        ]
+        return "\n".join(lines) + "\n"
 
     def as_test(self, rule: str) -> str:
         """Return the text of a test that fails while the rule is wrong."""
-        given = ", ".join(_literal(value) for value in self.inputs)
-        name = rule.replace("-", "_")
-        return (
-            f"import torch\n\nimport stepwell\n\n\ndef test_{name}() -> None:\n"
-            f'    before = stepwell.parse("""\n{self.before}""")\n'
-            f'    after = stepwell.parse("""\n{self.after}""")\n'
-            f"    inputs = ({given},)\n"
-            f"    for wanted, found in zip(before.run(*inputs), after.run(*inputs), strict=True):\n"
-            f"        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)\n"
-            f"        zeros = wanted == 0\n"
-            f"        assert torch.equal(found.signbit()[zeros], wanted.signbit()[zeros])\n"
+        lines = [
+            *self._lines("    "),
+            "    for wanted, found in zip(*both, strict=True):",
+            "        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)",
+            "        zeros = wanted == 0",
+            "        assert torch.equal(found.signbit()[zeros], wanted.signbit()[zeros])",
+        ]
+        head = (
+            f"import torch\n\nimport stepwell\n\n\ndef test_{rule.replace('-', '_')}() -> None:\n"
         )
+        return head + "\n".join(lines) + "\n"
+
+    def _lines(self, indent: str = "") -> list[str]:
+        given = ", ".join(_literal(value) for value in self.inputs)
+        calls = [f"{side}.run(*inputs{self._on(side)})" for side in ("before", "after")]
+        return [
+            f'{indent}before = stepwell.parse("""\n{self.before}""")',
+            f'{indent}after = stepwell.parse("""\n{self.after}""")',
+            f"{indent}inputs = ({given},)",
+            f"{indent}both = {', '.join(calls)}",
+        ]
+
+    def _on(self, side: str) -> str:
+        is_on = self.engine and _has_nodes(getattr(self, side), self.engine)
+        return f", engine={self.engine!r}" if is_on else ""
 
     def __str__(self) -> str:
         given = ", ".join(str(value.tolist()) for value in self.inputs if hasattr(value, "tolist"))
-        return f"of {given}: {_plain(self.wanted)} becomes {_plain(self.found)}"
+        on = f" on {self.engine}" if self.engine else ""
+        return f"of {given}: {_plain(self.wanted)} becomes {_plain(self.found)}{on}"
+
+
+def _has_nodes(text: str, engine: str) -> bool:
+    return f"{engine.partition('/')[0]}." in text
 
 
 def _plain(value: Any) -> str:
@@ -288,12 +323,48 @@ def _shrunk(
     return _example(written, inputs, one, other)
 
 
-def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> list[Any]:
-    """Interpret a program on inputs, and return the results of some of its values."""
+def changed_on_engines(written: RuleProgram) -> Counterexample | None:
+    """Run both sides as each measured engine treats special values; return a result of the new
+    side that is of another class there (NaN, infinity, another number) than in PyTorch's
+    arithmetic, which the old side keeps to.
+    """
+    olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
+    for engine in engines():
+        for turn in range(_TURNS):
+            inputs = inputs_of(written.program, SPECIAL, turn)
+            try:
+                plain = values_of(written.program, inputs, news)
+                wanted, found = (
+                    values_of(written.program, inputs, v, engine) for v in (olds, news)
+                )
+            except (StepwellError, RuntimeError):
+                return None
+            for one, other, as_torch in zip(wanted, found, plain, strict=True):
+                if not one.is_floating_point():
+                    continue
+                same = _of_one_class(one, as_torch) & ~_of_one_class(other, as_torch)
+                if bool(same.any()):
+                    example = _example(written, inputs, one, other)
+                    return replace(example, engine=engine)
+    return None
+
+
+def _of_one_class(one: Any, other: Any) -> Any:
+    """Return a mask of the elements that are both NaN, the same infinity, or finite and near."""
+    near = (one - other).abs() <= _NEAR * other.abs() + _NEAR
+    return (one == other) | (one.isnan() & other.isnan()) | near
+
+
+def values_of(
+    program: Program, inputs: tuple[Any, ...], values: list[SSAValue], engine: str | None = None
+) -> list[Any]:
+    """Interpret a program on inputs, and return the results of some of its values; with `engine`,
+    nodes treat special values as that engine does.
+    """
     needed = producers(values)
     block = program.method().body.block
     environment: dict[SSAValue, Any] = dict(zip(block.args, inputs, strict=True))
-    interpreter = Interpreter(program.weights)
+    interpreter = Interpreter(program.weights, engine=engine)
     with torch.no_grad():
         for op in block.ops:
             if op in needed and not isinstance(op, ReturnOp):

@@ -25,6 +25,7 @@ GLANCE, QUICK, SLOW = 100_000, 1_500_000, 2_000_000
 """Limits in solver steps, which do not depend on the machine's speed: bitwise equality where it is
 not claimed, where it is, and equality over the reals.
 """
+_MOST_NAMED = 3
 _MOST_MILLISECONDS = 60_000
 
 
@@ -74,13 +75,16 @@ class Question:
     bound: Bound
 
 
-def decide(asked: Question, most: Proof = Proof.BITS, of_finite: bool = False) -> Decision:
+def decide(
+    asked: Question, most: Proof = Proof.BITS, of_finite: bool = False, quick: int = QUICK
+) -> Decision:
     """Compare two values of the same arguments.
 
     Args:
         most: the strongest useful equality, because another instance allows no stronger one.
         of_finite: whether the rule applies to finite numbers only, so that real numbers are tried
             even if the bound is exact.
+        quick: the limit of solver steps for bitwise equality where it is claimed.
 
     Raises:
         Unproven: the semantics of an op are unknown.
@@ -90,7 +94,7 @@ def decide(asked: Question, most: Proof = Proof.BITS, of_finite: bool = False) -
     is_exact = asked.bound.exact and not of_finite
     is_exact |= not is_float(held_as(asked.one.type))
     if most is not Proof.REALS or is_exact:
-        decision = _in(Bits(), QUICK if asked.bound.exact else GLANCE, asked)
+        decision = _in(Bits(), quick if asked.bound.exact else GLANCE, asked)
         if decision.proof is not Proof.NONE or is_exact:
             return decision
     return _in(Reals(), SLOW, asked)
@@ -199,29 +203,31 @@ def _equal(
         if _check([*facts, z3.Not(z3.Or(nans, z3.fpEQ(left, right)))], patience) == z3.unsat:
             return Proof.ZEROS, "the sign of a zero", None
     kind = "bit for bit" if domain.is_exact else "over the reals"
-    is_sure = answer == z3.sat and is_placed and _is_concrete(question, tensors)
+    free = _uninterpreted(question, tensors) if answer == z3.sat else []
+    is_sure = answer == z3.sat and is_placed and not free
     said = "the solver has a counterexample" if answer == z3.sat else "the solver gives up"
     if answer == z3.sat and not is_sure:
-        said += " in which what has no meaning here is any function"
+        of = f" that takes {' and '.join(free[:_MOST_NAMED])} for any function" if free else ""
+        said += of or " with elements at indices that it takes for different ones"
     numbers = _model_of(question, patience) if is_sure else None
     return Proof.NONE, f"{kind}: {said}", numbers
 
 
-def _is_concrete(assertions: list[Any], tensors: Tensors) -> bool:
-    """Whether a term's free symbols are only elements of inputs, numbers of the rule, and
-    indices.
+def _uninterpreted(assertions: list[Any], tensors: Tensors) -> list[str]:
+    """Return the functions of a term that the solver may choose: those other than elements of
+    inputs, numbers of the rule, and indices.
     """
-    inputs = set(tensors.names.values())
+    inputs, found = set(tensors.names.values()), dict[str, None]()
     for term in _subterms(assertions):
         if z3.is_app_of(term, z3.Z3_OP_DIV) and not z3.is_rational_value(term.arg(1)):
-            return False  # Of 0 it is any.
+            found["a quotient by zero"] = None
         if not z3.is_app(term) or term.decl().kind() != z3.Z3_OP_UNINTERPRETED:
             continue
         name = term.decl().name()
         is_known = name.startswith("$") or name.split("!")[0].split(".")[0] in inputs
         if name.endswith(".whole") or not (is_known or z3.is_int(term)):
-            return False
-    return True
+            found[name.split("!")[0].partition(":")[0].partition("(")[0].partition("#")[0]] = None
+    return sorted(found)
 
 
 def _subterms(terms: list[Any]) -> Iterator[Any]:

@@ -23,6 +23,9 @@ ALIASES = {
         "aten.group_norm.default", {"group": "num_groups"}, frozenset(("N", "C", "HxW"))
     ),
     "aten.group_norm.default": Alias("aten.group_norm.default", more=frozenset(("cudnn_enabled",))),
+    "aten.layer_norm.default": Alias("aten.layer_norm.default", more=frozenset(("cudnn_enable",))),
+    "aten.native_layer_norm.default": Alias("aten.layer_norm.default"),
+    "aten._fused_rms_norm.default": Alias("aten.rms_norm.default"),
 }
 
 

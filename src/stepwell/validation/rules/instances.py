@@ -1,22 +1,24 @@
 """Enumerate the instances of a rule: shapes, element types and arguments that cover every case.
 
-Numbers and elements stay symbolic. Sizes do, too: all different, or all equal. The enumerated cases
-are ranks up to 4, ways in which sizes are equal or 1 (static sizes), element types, and arguments
-of other kinds. If all ops of a rule are elementwise, one axis represents any number of axes,
-because broadcasting acts on each axis independently.
+Numbers and elements stay symbolic. Sizes do, too: different, equal, or 1. The enumerated cases are
+ranks, the ways in which sizes are equal or 1, element types, and arguments of other kinds. Up to
+the rank on which a conclusion about any rank rests (`any_rank`), all of them are tried; up to rank
+4, a sample. If all ops of a rule are elementwise, one axis represents any number of axes, because
+broadcasting acts on each axis independently.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, islice, permutations, product
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 from xdsl.ir import Attribute
 
 from stepwell.ir import dtypes
 from stepwell.ir.declared.families import families_of
-from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i16, i32, i64, ui8
+from stepwell.ir.dtypes import f16, f32, f64, i32
 from stepwell.ir.sizes.size import Dim, Size
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rules.compiling import named_arguments, operator
@@ -30,23 +32,33 @@ from stepwell.translate.rules.notation import (
 )
 from stepwell.translate.rules.operators import Parameter, SchemaOperator
 from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.validation.rules.named_axes import AXES, ORDERS, repeated
+from stepwell.validation.rules.patterns import (
+    FAR,
+    MOST_SIGNED,
+    SIZES,
+    holes_of,
+    is_list_of_ints,
+    is_tensor,
+    kinds_of,
+    patterns,
+    signed,
+    some_orders,
+    symbolic,
+)
 
-ELEMENTS: tuple[Attribute, ...] = (f32, f16, bf16, f64, i32, i64, i16, i8, ui8, i1)
-MIXED = ((f32, f16), (f32, f64), (f32, i32), (f16, bf16), (i32, i64), (i8, ui8), (i32, i8),
-         (i32, f32), (i1, i32), (f16, i1), (f32, i1))  # fmt: skip
-"""Element types of most inputs, and of one that has another."""
 SOME = 3
 """The size of the only axis of elementwise ops; it is arbitrary, because elements do not depend on
 it.
 """
+Dims = Dim | tuple[Dim, ...]
+"""What an axis of the example becomes: one of another size, or several."""
 _DEFAULT = object()
 """Marks an argument after `…` that is omitted."""
-MOST = 8
+MOST, ALL = 8, 50_000
 """The number of choices of arguments tried for one shape; if there are more, they are sampled
-evenly.
+evenly. `ALL` is for shapes on which a conclusion about any rank rests.
 """
-_AXES = frozenset("dim dim0 dim1 axis axis0 axis1 start_dim end_dim".split())
-_ORDERS = frozenset("dims perm perms".split())
 
 
 @dataclass(frozen=True)
@@ -74,19 +86,12 @@ class Instance:
     is_partial: bool = False
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} = {_shown(value)}" for name, value in self.given.items())
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Attribute) and hasattr(value, "element_type")
-
-
-def _is_list_of_ints(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, int) for item in cast(list[Any], value))
-
-
-def _shown(value: Any) -> str:
-    return f"any {'int' if value.is_int else 'float'}" if isinstance(value, Unknown) else str(value)
+        texts = {
+            n: f"any {'int' if v.is_int else 'float'}"
+            for n, v in self.given.items()
+            if isinstance(v, Unknown)
+        }
+        return ", ".join(f"{n} = {texts.get(n, v)}" for n, v in self.given.items())
 
 
 def is_pointwise(rule: Rule) -> bool:
@@ -103,22 +108,41 @@ def is_pointwise(rule: Rule) -> bool:
 class Instances:
     """The instances of one form of a rule."""
 
-    def __init__(self, rewrite: type[RuleRewrite], rule: Rule, as_example: bool = False) -> None:
-        """Enumerate the instances of one form of a rule; with `as_example`, only those whose shapes
-        are like the example's.
+    def __init__(
+        self,
+        rewrite: type[RuleRewrite],
+        rule: Rule,
+        as_example: bool = False,
+        whole: int | None = None,
+        is_blind: bool = False,
+        is_far: bool = False,
+    ) -> None:
+        """Enumerate the instances of one form of a rule.
+
+        Args:
+            rewrite, rule: the rule and its form.
+            as_example: whether to try only shapes like the example's.
+            whole: a rank up to which to yield all arguments with all patterns of symbolic sizes.
+            is_blind: whether nothing in the rule depends on sizes, so that different ones suffice.
+            is_far: whether to yield a few instances of high ranks, with numbers as sizes.
         """
+        self.is_blind, self.is_far = is_blind, is_far
+        self.whole = whole
+        self._given = set[tuple[Dim, ...]]()
         self.rewrite, self.rule, self.as_example = rewrite, rule, as_example
         self.example = {name: meant(value) for name, value in rule.example.items()}
         self.pointwise = is_pointwise(rule)
         self.optional = [n for n in optional_of(rule) if self.example.get(n) is not None]
         self.inputs = [*inputs_of(rule), *self.optional]
+        self.repeated = dict(repeated(rewrite, rule))
         self.patterns = {name: self._pattern(name) for name in self.inputs}
 
     def __iter__(self) -> Iterator[Instance]:
         for types, most in self._types():
-            shapes = (dims(v) for v in types.values() if _is_tensor(v))
+            shapes = [dims(v) for v in types.values() if is_tensor(v)]
             shape = max(shapes, key=len, default=())
-            arguments = self._arguments()
+            self._given = set(shapes[1:])
+            arguments = self.arguments()
             choices = [
                 self._led(name, self._choices(name, kind, len(shape), shape))
                 for name, kind in arguments.items()
@@ -135,7 +159,7 @@ class Instances:
         """Return the values to try for an argument of an op in the pattern. With the shapes of the
         rule's example, the example's own value comes first.
         """
-        if not (self.as_example or self._is_templated()) or name not in self.example:
+        if not (self.as_example or self.is_templated) or name not in self.example:
             return choices
         own = self.example[name]
         alike = [each for each in choices if type(each) is type(own) and each == own]
@@ -160,19 +184,22 @@ class Instances:
 
     def _types(self) -> Iterator[tuple[dict[str, Any], int]]:
         """Yield types of the inputs, and the number of argument choices to try for each."""
-        if self.as_example or self._is_templated():
-            yield from ((types, MOST) for types in self._templated())
+        if self.as_example or self.is_templated:
+            most = MOST if self.whole is None else ALL
+            yield from ((types, most) for types in self._templated() if not self.is_far)
             return
         shapes = dict.fromkeys(self._shape_keys())
         kinds = dict.fromkeys(self._element_keys())
         plain: dict[str, Attribute] = dict.fromkeys(kinds, f32)
         for sizes in self._shapes(list(shapes)):
-            yield self._typed(sizes, plain), MOST
+            yield self._typed(sizes, plain), MOST if self.whole is None else ALL
+        if self.whole is not None or self.is_far:
+            return
         for rank in (1, 0) if len(kinds) > 1 else (1,):
             sizes: dict[str, tuple[Dim, ...]] = {
                 key: (SOME,) * (1 if at == 0 else rank) for at, key in enumerate(shapes)
             }
-            for given in _kinds(list(kinds)):
+            for given in kinds_of(list(kinds)):
                 yield self._typed(sizes, given), 2
 
     def _shape_keys(self) -> Iterator[str]:
@@ -192,7 +219,8 @@ class Instances:
             elif not isinstance(pattern, TypePattern):
                 yield f"{pattern.name if isinstance(pattern, Hole) else name}.of"
 
-    def _is_templated(self) -> bool:
+    @cached_property
+    def is_templated(self) -> bool:
         """Whether the rule's example relates shapes in a way that the rule's types do not state."""
         lines = (*self.rule.beside, *self.rule.before)
         if any(line.op == WEIGHT for line in lines) or self.rule.root.family:
@@ -230,32 +258,66 @@ class Instances:
         return found
 
     def _shapes(self, keys: list[str]) -> Iterator[dict[str, tuple[Dim, ...]]]:
+        if self.is_far:
+            yield from (dict.fromkeys(keys, shape) for shape in FAR)
+            return
         if self.pointwise:
             for picked in product([(SOME,), (1,), ()], repeat=len(keys)):
                 yield dict(zip(keys, picked, strict=True))
             yield dict.fromkeys(keys, (Size.symbol("n"),))
             return
-        for blocks in _SIZES:
-            for shape in _sized(blocks):
-                yield dict.fromkeys(keys, shape)
+        if self.whole is not None:
+            for rank in range(self.whole + 1):
+                different = [tuple(range(1, rank + 1))]
+                for blocks in different if self.is_blind else patterns(rank):
+                    yield dict.fromkeys(keys, symbolic(blocks))
+            return
+        for blocks in SIZES:
+            yield dict.fromkeys(keys, tuple(b + 1 for b in blocks))
+            if blocks in ((1, 2), (1, 1), (1, 2, 3)):
+                yield dict.fromkeys(keys, symbolic(blocks))
 
     def _templated(self) -> Iterator[dict[str, Any]]:
         """Yield the example's types, also with symbolic sizes and with sizes of 1."""
         yield self._of_example({})
-        sizes = sorted(
-            {s for v in self._of_example({}).values() if _is_tensor(v) for s in dims(v)}, key=str
-        )
-        known = [size for size in sizes if isinstance(size, int) and size > 1]
-        symbols: dict[int, Dim] = {size: Size.symbol(f"n{size}") for size in known}
+        sizes = {s for v in self._of_example({}).values() if is_tensor(v) for s in dims(v)}
+        known = sorted(size for size in sizes if isinstance(size, int) and size > 1)
+        symbols: dict[int, Dims] = {size: Size.symbol(f"n{size}") for size in known}
         yield self._of_example(symbols)
         for size in known:
             yield self._of_example({size: 1})
             yield self._of_example({size: symbols[size]})
             yield self._of_example(dict.fromkeys(known, size))
+        if self.whole is not None:
+            yield from self._varied(symbols)
 
-    def _of_example(self, sizes: dict[int, Dim]) -> dict[str, Any]:
+    def _varied(self, symbols: dict[int, Dims]) -> Iterator[dict[str, Any]]:
+        """Yield types like the example's with other patterns of symbolic sizes, and with each axis
+        doubled or left out, as far as ops accept it.
+        """
+        yield self._of_example({1: Size.symbol("n1"), **symbols})
+        yield self._of_example(dict.fromkeys(symbols, Size.symbol("n")))
+        for size, one in symbols.items():
+            yield self._of_example({**symbols, size: 1})
+            other = Size.symbol("m")
+            assert isinstance(one, Size)
+            for several in () if self.rule.lies else ((), (one, other), (other, 1, one)):
+                of_size: dict[int, Dims] = {**symbols, size: several}
+                yield self._of_example(of_size)
+        for name in self.inputs[1:]:
+            whole = self._of_example(symbols)
+            shape = dims(whole[name])
+            for at in range(len(shape)):
+                for other in (shape[at + 1 :], (*shape[:at], 1, *shape[at + 1 :])):
+                    yield {**whole, name: tensor(other, element(whole[name]))}
+
+    def _of_example(self, sizes: Mapping[int, Dims]) -> dict[str, Any]:
         def resized(shape: Sequence[Dim]) -> list[Dim]:
-            return [sizes.get(size, size) if isinstance(size, int) else size for size in shape]
+            found: list[Dim] = []
+            for size in shape:
+                other = sizes.get(size, size) if isinstance(size, int) else size
+                found += other if isinstance(other, tuple) else [other]
+            return found
 
         found: dict[str, Any] = {}
         for name in self.inputs:
@@ -264,9 +326,9 @@ class Instances:
                 given = self._example_type(name, given)
             found[name] = tensor(resized(dims(given)), element(given))
         for name, value in self.example.items():
-            if _is_tensor(value) and name not in found:
+            if is_tensor(value) and name not in found:
                 found[name] = tensor(resized(dims(value)), element(value))
-            elif _is_list_of_ints(value) and self._is_shape(name):
+            elif is_list_of_ints(value) and self._is_shape(name):
                 found[name] = resized(value)
         return found
 
@@ -298,7 +360,7 @@ class Instances:
 
     # -- arguments ---------------------------------------------------------------------------
 
-    def _arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return (parameter, schema argument, whether a runtime value, …) of each argument whose
         value the rule does not state.
         """
@@ -312,7 +374,7 @@ class Instances:
             )
             written = named_arguments(line, known, self.rule)
             for name, term in written.items():
-                for hole in _holes(term):
+                for hole in holes_of(term):
                     parameter = known.by_name[name]
                     if not parameter.is_value and hole.name not in found:
                         in_list = isinstance(term, list)
@@ -327,6 +389,8 @@ class Instances:
     def _choices(self, name: str, kind: Any, rank: int, shape: Sequence[Dim]) -> list[Any]:
         """Return the values to try for an argument."""
         parameter, argument, is_late, in_list = kind
+        if self.whole is not None and (number := self.repeated.get(name)) is not None:
+            return [number * count for count in range(2 * rank + 1)]
         if is_late is None:  # It is after `…`.
             kind = (parameter, argument, False, in_list)
             return [_DEFAULT, *(v for v in self._choices(name, kind, rank, shape) if v is not None)]
@@ -344,7 +408,7 @@ class Instances:
             if base == "Scalar":
                 found.append(Unknown(name, is_int=True))
             return found + none + late
-        if base in ("int", "SymInt") and (argument.name in _AXES or in_list):
+        if base in ("int", "SymInt") and (argument.name in AXES or in_list):
             return list(range(-max(rank, 1), max(rank, 1)))
         if base in ("int", "SymInt"):
             return [None, 0, 1, 2, -1, *none] if example is None else [example, *none]
@@ -365,20 +429,29 @@ class Instances:
         parameter_size: int | None,
     ) -> list[Any]:
         """Return the permutations, axes or sizes to try for a list argument."""
-        if parameter.name in _ORDERS and example and isinstance(example, list) and self._permutes():
+        if parameter.name in ORDERS and example and isinstance(example, list) and self._permutes():
             count = self._axes(example, rank)
-            turned = [[axis - count for axis in order] for order in permutations(range(count))]
-            return [*map(list, permutations(range(count))), *turned[:4]]
-        if parameter.name in ("source", "destination"):
-            return [[axis] for axis in range(-rank, rank)]
-        if parameter.name in ("dim", "dims"):
-            return [list(c) for n in range(rank + 1) for c in combinations(range(-rank, 0), n)]
+            orders = list(some_orders(count))
+            if count <= MOST_SIGNED:
+                return [*orders, *(each for order in orders for each in signed(order)[1:])]
+            return [*orders, *([axis - count for axis in order] for order in orders[:4])]
+        if parameter.name in ("dim", "dims", "source", "destination"):
+            if rank > MOST_SIGNED:
+                begins = (-rank, 0) if self.whole is not None else (-rank,)
+                spans = [range(begin, begin + rank) for begin in begins]
+                counts = range(rank + 1)
+                return [list(c) for span in spans for n in counts for c in combinations(span, n)]
+            chosen = (list(c) for n in range(rank + 1) for c in permutations(range(rank), n))
+            return [each for axes in chosen for each in signed(axes, rank)]
         if parameter.name == "size":
             whole = [list(shape), [-1]]
+            for at in range(len(shape) if self.whole is not None else 0):
+                whole.append([*shape[:at], 1, *shape[at + 1 :]])
             return whole + ([example] if example is not None else [])
         if parameter.name == "normalized_shape" and isinstance(example, list):
-            return [list(shape[len(shape) - len(example) :])]
-        if _is_list_of_ints(example):
+            ends = [shape[at:] for at in range(rank)]
+            return [list(end) for end in ends if len(self.inputs) < 2 or end in self._given]
+        if is_list_of_ints(example):
             near = [[item + 1 for item in example], [item - 1 for item in example]]
             return [example, *near]
         if example is None:
@@ -390,42 +463,14 @@ class Instances:
         return any("permutation" in families_of(line.op) for line in self.rule.before)
 
     def _axes(self, example: Any, rank: int) -> int:
-        """Return the number of permuted axes: the example's, if its shapes are used."""
+        """Return the number of permuted axes: the example's for tensors of the example's ranks."""
         count = len(example) if isinstance(example, list) else 0
-        return count if count and (self.as_example or self._is_templated()) else rank
+        is_like = self.whole is None and (self.as_example or self.is_templated)
+        return count if count and is_like else rank
 
     def _fields(self, parameter: Parameter, example: Any, rank: int) -> list[Any]:
-        if parameter.name in _ORDERS:
-            return list(map(list, permutations(range(self._axes(example, rank)))))
+        if parameter.name in ORDERS:
+            return list(some_orders(self._axes(example, rank)))
         if isinstance(example, float):
             return [Unknown(parameter.name)]
         return [example]
-
-
-def _holes(term: Any) -> Iterator[Hole]:
-    if isinstance(term, Hole):
-        yield term
-    elif isinstance(term, list):
-        for item in term:  # pyright: ignore[reportUnknownVariableType]
-            yield from _holes(item)
-
-
-def _kinds(keys: list[str]) -> Iterator[dict[str, Attribute]]:
-    """Yield element types: the same one for all inputs, then pairs in which one input differs."""
-    for of in ELEMENTS:
-        yield dict.fromkeys(keys, of)
-    if len(keys) > 1:
-        for key, (rest, of) in product(keys, MIXED):
-            yield {**dict.fromkeys(keys, rest), key: of}
-
-
-_SIZES = ((), (1,), (0,), (1, 2), (1, 1), (0, 1), (1, 2, 3), (1, 1, 1), (0, 1, 1), (1, 2, 1),
-          (1, 0, 2), (1, 1, 2, 2), (0, 2, 0, 1))  # fmt: skip
-"""Patterns of equal sizes: for each axis the number of its size, 0 for size 1."""
-
-
-def _sized(blocks: tuple[int, ...]) -> Iterator[tuple[Dim, ...]]:
-    """Yield static sizes; also symbolic ones if all sizes differ or all are equal."""
-    yield tuple(b + 1 for b in blocks)
-    if blocks in ((1, 2), (1, 1), (1, 2, 3)):
-        yield tuple(Size.symbol(f"n{b}") for b in blocks)

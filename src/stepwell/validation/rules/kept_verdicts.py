@@ -13,9 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from stepwell.ir.declared.families import families_of
 from stepwell.ir.platform.files import write_atomically
+from stepwell.translate.rules.notation import WEIGHT
 from stepwell.validation.rules.hashes import hash_of_prover
-from stepwell.validation.rules.verdicts import SAID, Verdict
+from stepwell.validation.rules.verdicts import SAID, Verdict, rules
 
 Kind = Literal["refuted", "labeled", "open"]
 
@@ -82,7 +84,7 @@ def is_of_this_prover(file: Path = FILE) -> bool:
 def keep(verdicts: Iterable[Verdict]) -> None:
     """Write the file of verdicts on rules."""
     names = ("rule", "kind", "scope", "reason", "instances", "pairs", "partial", "hash",
-             "of_labels")  # fmt: skip
+             "of_labels", "argument")  # fmt: skip
     _write(FILE, ({name: getattr(verdict, name) for name in names} for verdict in verdicts))
     known.cache_clear()
 
@@ -104,11 +106,26 @@ def covers(verdict: Verdict, rank: int) -> bool:
     """Whether a proof covers tensors of any sizes of a rank, with any arguments."""
     if not verdict.is_proved:
         return False
-    if verdict.scope == "all shapes":
+    if verdict.scope in ("any rank, any size", "its rank, any size"):
         return True
     prefix = "all sizes, up to rank "
     most = verdict.scope.removeprefix(prefix)
     return verdict.scope.startswith(prefix) and most.isdigit() and rank <= int(most)
+
+
+def moves_data(rule: str) -> bool:
+    """Whether all ops of a rule, before and after, move elements without changing them."""
+    rewrite = rules().get(rule)
+    lines = [line for form in rewrite.rule.forms for line in form.before] if rewrite else []
+    ops = [line.op for line in lines if line.op != WEIGHT]
+    listed = [line.family for line in lines if line.is_again]
+    names = [op for op in ops if not op.startswith("$")]
+    moving = ("movement", "padding", "lookup")
+    return (
+        bool(ops)
+        and set(listed) <= {"MOVEMENT", "PERMUTATIONS"}
+        and all(families_of(name).intersection(moving) for name in names)
+    )
 
 
 START = "<!-- written by `stepwell prove --table docs/proofs.md` -->"
@@ -119,10 +136,22 @@ def table(verdicts: Sequence[Verdict]) -> str:
     counted = Counter(verdict.kind for verdict in verdicts)
     lines = [START, "", "| verdict | rules |", "|---|---|"]
     lines += [f"| {said} | {counted[kind]} |" for kind, said in SAID.items()]
-    lines += ["", "| rule | verdict | for |", "|---|---|---|"]
+    lines += [
+        "",
+        "| for any size, of any rank (or the only one), by the argument | rules |",
+        "|---|---|",
+    ]
+    reasons = Counter(verdict.argument for verdict in verdicts if verdict.argument)
+    lines += [f"| {reason} | {count} |" for reason, count in sorted(reasons.items())]
+    lines.append(f"| all of them, of {len(verdicts)} | {reasons.total()} |")
+    moving = [verdict for verdict in verdicts if moves_data(verdict.rule)]
+    held = sum(bool(verdict.argument) for verdict in moving)
+    lines.append(f"| of the {len(moving)} that only move data | {held} |")
+    lines += ["", "| rule | verdict | for | argument |", "|---|---|---|---|"]
     for verdict in verdicts:
         why = verdict.scope if verdict.is_proved else verdict.reason.replace("|", "¦")
-        lines.append(f"| `{verdict.rule}` | {SAID[verdict.kind]} | {shortened(why, 140)} |")
+        row = (f"`{verdict.rule}`", SAID[verdict.kind], shortened(why, 140), verdict.argument)
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
 
 

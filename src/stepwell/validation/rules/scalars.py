@@ -271,6 +271,23 @@ def is_of_rule(term: Any) -> bool:
     return z3.is_const(term) and term.decl().name().startswith("$")
 
 
+def _is_negated(term: Any) -> bool:
+    return z3.is_app_of(term, z3.Z3_OP_FPA_NEG)
+
+
+def _negated(term: Any) -> Any:
+    """Return the negative of a float; a product and a quotient have their sign outside, and a
+    difference is the sum with the negative, so that equal expressions are one term.
+    """
+    return (
+        term.arg(0)
+        if _is_negated(term)
+        else z3.simplify(z3.fpNeg(term))
+        if z3.is_fp_value(term)
+        else z3.fpNeg(term)
+    )
+
+
 def _is_zero(term: Any) -> bool:
     held = z3.simplify(term)
     if z3.is_app_of(held, z3.Z3_OP_ITE):
@@ -381,6 +398,12 @@ class Bits(Domain):
         return make(z3.RTZ(), term, z3.BitVecSort(width(of)))
 
     def on_floats(self, function: str, terms: list[Any], of: Attribute) -> Any:
+        if function == "subtract":
+            function, terms = "add", [terms[0], _negated(terms[1])]
+        if function in ("multiply", "divide") and any(map(_is_negated, terms)):
+            plain = [_negated(term) if _is_negated(term) else term for term in terms]
+            made = self.on_floats(function, plain, of)
+            return _negated(made) if sum(map(_is_negated, terms)) == 1 else made
         if function in ("add", "multiply"):
             terms = sorted(terms, key=place_of)  # They commute.
         x, *rest = terms
@@ -394,13 +417,11 @@ class Bits(Domain):
             case ("multiply", [y]) if _is_zero(x) or _is_zero(y):
                 return self._nought(x, y)
             case ("negate", _):
-                return z3.fpNeg(x)
+                return _negated(x)
             case ("absolute", _):
                 return z3.fpAbs(x)
             case ("add", [y]):
                 return z3.fpAdd(nearest, x, y)
-            case ("subtract", [y]):
-                return z3.fpSub(nearest, x, y)
             case ("multiply", [y]):
                 return z3.fpMul(nearest, x, y)
             case ("divide", [y]):

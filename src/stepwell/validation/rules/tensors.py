@@ -48,7 +48,7 @@ _OF_WINDOWS = frozenset(("aten.convolution.default",))
 """Reductions that are treated as one function of their operands, because no map defines which
 elements they read.
 """
-_FILLS = {
+FILLS = {
     "aten.fill.Scalar": "value",
     "aten.full_like.default": "fill_value",
     "aten.full.default": "fill_value",
@@ -168,11 +168,11 @@ class Tensors:
             place = self._of_one(owner, number, index)
             if place is not None:
                 return place
-        if owner.name in _FILLS:
+        if owner.name in FILLS:
             assert isinstance(owner, SchemaOp)
             of = held_as(value.type)
             forced = None if owner.operands else of
-            return Expression(self, owner, index, forced).result(owner.arg(_FILLS[owner.name]))
+            return Expression(self, owner, index, forced).result(owner.arg(FILLS[owner.name]))
         if not self.domain.is_exact and owner.name in UNROUNDED:
             if owner not in self._unrounded:
                 self._unrounded[owner] = unrounded(owner)

@@ -1,9 +1,11 @@
 """Prove a rule over all its forms, instances and paths, and return the verdict."""
 
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from typing import Literal
 
 from xdsl.dialects.builtin import TensorType
@@ -11,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.engine_behavior import engines
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN
@@ -24,7 +27,16 @@ from stepwell.validation.certificates.checker.statements import Undecided
 from stepwell.validation.certificates.checker.statements import decide as decide_expressions
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 from stepwell.validation.certificates.unknown_numbers import arithmetic_with
-from stepwell.validation.rules.counterexamples import Counterexample, failure_of, search
+from stepwell.validation.rules.any_rank import Argument, Evidence, Requirement, requirement
+from stepwell.validation.rules.atoms import atoms
+from stepwell.validation.rules.counterexamples import (
+    Counterexample,
+    changed_on_engines,
+    concrete,
+    differs,
+    failure_of,
+    search,
+)
 from stepwell.validation.rules.decision import Decision, Proof, Question, decide, go_together
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.instances import Instance, Instances
@@ -53,6 +65,7 @@ class Verdict:
         rule: the rule's name.
         kind: the proved equality of both sides.
         scope: the shapes that the proof covers.
+        argument: why it covers every rank and size (`any_rank`); empty if it does not.
         reason: why it is open, or the counterexample.
         instances, pairs: the number of instances, and of pairs of values that were decided.
         partial: the number of shapes for which not all arguments were tried.
@@ -72,6 +85,7 @@ class Verdict:
     seconds: float = 0.0
     hash: str = ""
     of_labels: bool = True
+    argument: Argument = ""
     counterexample: Counterexample | None = field(default=None, repr=False)
 
     @property
@@ -80,11 +94,17 @@ class Verdict:
         return self.kind in ("bits", "zeros", "reals")
 
     def __str__(self) -> str:
-        more = f", {self.scope}" if self.is_proved else f": {self.reason}"
+        why = f" ({self.argument})" if self.argument else ""
+        more = f", {self.scope}{why}" if self.is_proved else f": {self.reason}"
         return f"{SAID[self.kind]}{more}"
 
 
 _LONG = 20.0
+_COUNTEREXAMPLE = "the solver has a counterexample"
+_AGREES = "both sides agree on all numbers that were run"
+_MOST_FAR = 4
+_MOST_WHOLE = 4
+"""The greatest rank at which all instances are tried."""
 _MOST_DOUBTS = 4
 """The number of instances with neither proof nor counterexample after which a rule is open."""
 
@@ -93,13 +113,18 @@ UNNEEDED = ("target", "accuracy", "choice")
 """Labels of conditions that are tested by running: another type, another engine, a choice."""
 
 
-def without_labels(rule: Rule) -> Rule:
-    """Return a form without the labeled conditions, which are not part of the proved statement."""
-    return replace(rule, where=tuple(c for c in rule.where if not c.label or c.label in UNNEEDED))
+def without_labels(rule: Rule, kept: Collection[str] = UNNEEDED) -> Rule:
+    """Return a form without its labeled conditions, which are not part of the proved statement,
+    except those with a label in `kept`.
+    """
+    return replace(rule, where=tuple(c for c in rule.where if not c.label or c.label in kept))
 
 
 def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> Verdict:
     """Prove a rule for all its forms and instances; return the verdict.
+
+    The statement without any labeled condition is tried first, then that with the conditions on
+    types, engines and choices, and then the whole rule.
 
     Args:
         rewrite: the rule.
@@ -107,11 +132,29 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
     """
     begun = time.process_time()
     whole = forms or rewrite.rule.forms
-    bare = tuple(map(without_labels, whole))
-    verdict = _Case(rewrite).verdict(bare)
-    if bare != whole and not verdict.is_proved:
-        verdict = replace(_Case(rewrite).verdict(whole), of_labels=False)
+    bare = [tuple(without_labels(form, kept) for form in whole) for kept in ((), UNNEEDED)]
+    tried: list[tuple[Rule, ...]] = []
+    found: list[Verdict] = []
+    for statement in (*bare, whole):
+        if statement in tried or (statement is whole and any(v.is_proved for v in found)):
+            continue
+        tried.append(statement)
+        try:
+            verdict = _Case(rewrite, requirement(rewrite, statement)).verdict(statement)
+        except StepwellError as error:
+            verdict = Verdict(rewrite.name, "open", reason=error.problems[0].fact)
+        found.append(replace(verdict, of_labels=statement in bare))
+        if verdict.kind == "bits" and verdict.argument:
+            break
+    proved = [verdict for verdict in found if verdict.is_proved]
+    verdict = max(proved, key=_strength) if proved else found[-1]
     return replace(verdict, seconds=time.process_time() - begun, hash=hash_of(rewrite))
+
+
+def _strength(verdict: Verdict) -> tuple[int, bool]:
+    """Return what makes one verdict on a rule a better one than another."""
+    kinds: tuple[Kind, ...] = ("reals", "zeros", "bits")
+    return kinds.index(verdict.kind) if verdict.is_proved else -1, bool(verdict.argument)
 
 
 def limits(rewrite: type[RuleRewrite]) -> str:
@@ -156,6 +199,7 @@ class Refutable(Unproven):
 @dataclass
 class _Case:
     rewrite: type[RuleRewrite]
+    asked: Requirement
     worst: Proof = Proof.BITS
     instances: int = 0
     pairs: int = 0
@@ -163,8 +207,9 @@ class _Case:
     rank: int = 0
     of_numbers: int = 0
     of_symbols: int = 0
-    pointwise: bool = True
     loses_signs: bool = False
+    on_engine: Counterexample | None = None
+    evidence: Evidence = field(default_factory=Evidence)
     doubts: list[str] = field(default_factory=list[str])
     changed_by_engines: set[str] = field(default_factory=set[str])
     """Nodes that a rule writes, and that do not say what they make of special values."""
@@ -176,6 +221,30 @@ class _Case:
     def verdict(self, forms: tuple[Rule, ...]) -> Verdict:
         """Return the verdict on a rule over all of its forms; stop at the first refutation."""
         name = self.rewrite.name
+        refutation = self._all(forms)
+        if refutation is None and self._may_conclude():
+            doubts = list(self.doubts)
+            refutation = self._all(forms, self.evidence.needed(self.asked))
+            self.evidence.is_whole = self.doubts == doubts
+            self.doubts = doubts
+        is_open = bool(self.doubts) or not self.of_numbers + self.of_symbols
+        refutation = refutation or self.on_engine
+        if refutation is None and not is_open and not self.evidence.conclude(self.asked):
+            refutation = self._far(forms)
+        if refutation is not None:
+            return self._of("refuted", str(refutation), refutation)
+        left = [doubt for doubt in self.doubts if not self._is_of_size(doubt)]
+        if left or not self.of_numbers + self.of_symbols:
+            return self._of("open", (left or self.doubts or ["no instance of it was written"])[0])
+        argument = self.evidence.conclude(self.asked)
+        verdict = self._of(_KINDS[self.worst], "")
+        return replace(verdict, rule=name, scope=self.scope(argument), argument=argument)
+
+    def _all(self, forms: tuple[Rule, ...], whole: int | None = None) -> Counterexample | None:
+        """Decide the instances of some forms, a sample or all up to a rank; return the first
+        refutation.
+        """
+        is_blind = self.evidence.is_blind(self.asked)
         for form in forms:
             statement = Statement(self.rewrite, form)
             before, begun = self.of_numbers + self.of_symbols, time.process_time()
@@ -183,16 +252,38 @@ class _Case:
                 is_decided = self.of_numbers + self.of_symbols > before
                 if as_example and (is_decided or any(not _is_symbolic(d) for d in self.doubts)):
                     continue
-                for instance in Instances(self.rewrite, form, as_example):
-                    refutation = self._tried(statement, instance)
+                instances = Instances(self.rewrite, form, as_example, whole, is_blind)
+                is_varied = whole is not None and instances.is_templated
+                for instance in instances:
+                    refutation = self._tried(statement, instance, not is_varied)
                     if refutation is not None:
-                        return self._of("refuted", str(refutation), refutation)
+                        return refutation
                     if self._is_hopeless(begun):
                         break
-        left = [doubt for doubt in self.doubts if not self._is_of_size(doubt)]
-        if left or not self.of_numbers + self.of_symbols:
-            return self._of("open", (left or self.doubts or ["no instance of it was written"])[0])
-        return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
+        return None
+
+    def _far(self, forms: tuple[Rule, ...]) -> Counterexample | None:
+        """Run a rule at ranks for which it is not proved; return a counterexample."""
+        for form in forms:
+            statement = Statement(self.rewrite, form)
+            for instance in Instances(self.rewrite, form, is_far=True):
+                for given in islice(concrete(instance), _MOST_FAR):
+                    with suppress(NotWritten, Unproven):
+                        written = statement.concrete(given)
+                        found = written and differs(written, self.bound)
+                        if isinstance(found, Counterexample):
+                            return found
+        return None
+
+    def _may_conclude(self) -> bool:
+        """Whether trying all instances up to a rank may lead to a conclusion about any rank."""
+        asked = self.asked
+        is_open = bool(self.doubts) or asked.problems or asked.named is None
+        if is_open or not self.evidence.is_promising:
+            return False
+        if self.evidence.needed(asked) > _MOST_WHOLE:
+            return False
+        return self.evidence.conclude(asked) in ("", "axes")
 
     def _is_hopeless(self, begun: float) -> bool:
         """Whether to stop the proof of a rule because too many instances are undecided (one, if the
@@ -203,8 +294,12 @@ class _Case:
             return False
         return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
 
-    def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
-        """Decide by the solver whether one instance of a rule is right; else run it on numbers."""
+    def _tried(
+        self, statement: Statement, instance: Instance, may_run: bool
+    ) -> Counterexample | None:
+        """Decide by the solver whether one instance of a rule is right; else run it on numbers, if
+        its types are those of a program: kernels do not check all shapes.
+        """
         self.loses_signs = False
         try:
             self.instance(statement, instance)
@@ -216,14 +311,18 @@ class _Case:
         except (Unproven, IndexError, ValueError, KeyError, TypeError) as error:
             is_ours = isinstance(error, Unproven)
             reason = error.problems[0].fact if is_ours else f"{type(error).__name__}: {error}"
+            if not may_run:
+                self.doubts.append(reason)
+                return None
             numbers = error.numbers if isinstance(error, Refutable) else {}
             found = search(statement, instance, self.bound, numbers)
             if isinstance(found, Counterexample):
                 return found
             if found == "agrees":
                 tried = ", ".join(f"{name} = {value}" for name, value in numbers.items())
-                spurious = f", which is spurious: run with {tried}, both sides agree"
-                self.doubts.append(f"{reason}{spurious if tried else ''} ({instance})")
+                run = f"run with {tried}, both sides agree" if tried else _AGREES
+                spurious = f", which is spurious: {run}" if _COUNTEREXAMPLE in reason else ""
+                self.doubts.append(f"{reason}{spurious} ({instance})")
         return None
 
     def _of(self, kind: Kind, reason: str, found: Counterexample | None = None) -> Verdict:
@@ -233,18 +332,19 @@ class _Case:
     def _is_of_size(self, reason: str) -> bool:
         return _is_symbolic(reason) and self.of_numbers + self.of_symbols > 0
 
-    def scope(self) -> str:
+    def scope(self, argument: Argument) -> str:
         """Return for which shapes the rule is proved, and on which nodes engines treat special
         values otherwise.
         """
         nodes = " and ".join(sorted(self.changed_by_engines))
-        return self._of_shapes() + (
+        return self._of_shapes(argument) + (
             f", but for special values that engines change at {nodes}" if nodes else ""
         )
 
-    def _of_shapes(self) -> str:
-        if self.pointwise:
-            return "all shapes" + limits(self.rewrite)
+    def _of_shapes(self, argument: Argument) -> str:
+        if argument:
+            ranks = "its rank" if argument == "its rank" else "any rank"
+            return f"{ranks}, any size{limits(self.rewrite)}"
         if self.of_symbols and not any(map(self._is_of_size, self.doubts)):
             found = f"all sizes, up to rank {self.rank}"
         else:
@@ -261,11 +361,12 @@ class _Case:
                 continue
             self.instances += 1
             self.partial += instance.is_partial
-            self.pointwise &= instance.is_pointwise
             for op in written.fresh if self.rewrite.deviation is None else ():
                 behavior = getattr(op, "behavior", None)
                 if behavior and any(behavior(engine).losses for engine in engines()):
                     self.changed_by_engines.add(op.name)
+                    if self.on_engine is None and not statement.rule.proven:
+                        self.on_engine = self._on_engine(statement, instance)
             if written.misfits:
                 raise Unproven(f"types do not fit: {written.misfits[0]}")
             if not statement.rule.root.results:
@@ -285,6 +386,19 @@ class _Case:
                     self.of_symbols += 1
                 else:
                     self.of_numbers += 1
+            self.evidence.add(written)
+
+    def _on_engine(self, statement: Statement, instance: Instance) -> Counterexample | None:
+        """Return a counterexample on a measured engine, to a rule that says of no special values
+        that they may change.
+        """
+        for given in islice(concrete(instance), 2):
+            with suppress(NotWritten, Unproven):
+                written = statement.concrete(given)
+                found = None if written is None else changed_on_engines(written)
+                if found is not None:
+                    return found
+        return None
 
     def _passes(self, written: RuleProgram) -> None:
         """Run an op without results, which asserts a fact about types; one run shows the fact for
@@ -307,9 +421,12 @@ class _Case:
     def _decided(
         self, statement: Statement, path: Path, written: RuleProgram, pair: Pair
     ) -> Decision:
-        """Decide whether a pair of values is equal: by the solver, by computing all possible
-        values, or by expression numbering.
+        """Decide whether a pair of values is equal: by its axes, by the solver, by computing all
+        possible values, or by expression numbering.
         """
+        one, other = (atoms(value, written.program.weights) for value in pair)
+        if one is not None and one == other:
+            return Decision(Proof.BITS, not all(isinstance(size, int) for size in one[1]))
         with suppress(NotOfBytes):
             if apart_on_all(written.program, pairs=[pair]) is None:
                 return Decision(Proof.BITS, False)

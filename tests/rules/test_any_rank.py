@@ -1,0 +1,42 @@
+"""A verdict of any rank needs an argument, which a rule that tells ranks apart does not have."""
+
+import pytest
+
+pytest.importorskip("z3", reason="the extra `prove` is not installed")
+
+from stepwell.validation.rules.verdicts import Verdict, prove
+
+from .by_rank import ANY, BY_RANK, LIMITED, NAMES
+from .doubtful import Doubtful
+
+
+def verdict_of(doubtful: Doubtful) -> Verdict:
+    return prove(doubtful.rule(0, NAMES))
+
+
+def named(rows: list[Doubtful], quick: int) -> list[object]:
+    return [
+        pytest.param(row, marks=[pytest.mark.slow] * (at % quick > 0), id=f"{at}: {row.after}")
+        for at, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("doubtful", named(BY_RANK, 3))
+def test_a_rule_that_is_wrong_above_rank_4_is_of_no_other_rank(doubtful: Doubtful) -> None:
+    verdict = verdict_of(doubtful)
+    assert not verdict.argument, verdict
+    assert "any rank" not in verdict.scope
+
+
+@pytest.mark.parametrize("doubtful", named(LIMITED, 2))
+def test_a_condition_on_the_number_of_axes_ends_the_argument(doubtful: Doubtful) -> None:
+    verdict = verdict_of(doubtful)
+    assert verdict.kind == "bits"
+    assert not verdict.argument, verdict
+
+
+@pytest.mark.parametrize("doubtful", named(ANY, 2))
+def test_a_rule_that_treats_ranks_alike_holds_for_any(doubtful: Doubtful) -> None:
+    verdict = verdict_of(doubtful)
+    assert verdict.kind == "bits", verdict
+    assert verdict.argument, verdict
