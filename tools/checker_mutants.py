@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -115,8 +116,8 @@ def survives(trees: dict[str, ast.Module], known: Any, tampered: list[Any]) -> b
             if hasattr(sys.modules[part], name):
                 held = getattr(sys.modules[f"{PACKAGE}.statements"], name)
                 setattr(sys.modules[part], name, held)
-    same = all(figures(name) == known["honest"][name] for name in PROGRAMS)
-    same = same and all(readings(CASES[name]) == known["cases"][name] for name in CASES)
+    same = all(readings(CASES[name]) == known["cases"][name] for name in CASES)
+    same = same and all(figures(name) == known["honest"][name] for name in PROGRAMS)
     return same and all(map(is_refused, tampered))
 
 
@@ -134,8 +135,9 @@ def main() -> None:
     all_ = [(part, *each) for part in PARTS for each in changes(trees[part])]
     chosen = Random(given.seed).sample(all_, min(given.count, len(all_)))
     rows = list(sample(every=False))
-    inputs = [applied(name, honest(case)) for name, case in Random(2).sample(rows, len(rows))]
-    tampered = [each for each in inputs if each is not None and is_refused(each)][: given.tampered]
+    inputs = (applied(name, honest(case)) for name, case in Random(2).sample(rows, len(rows)))
+    refused = (each for each in inputs if each is not None and is_refused(each))
+    tampered = list(islice(refused, given.tampered))
     cases = {name: readings(CASES[name]) for name in CASES}
     known = {"honest": {name: figures(name) for name in PROGRAMS}, "cases": cases}
     print(f"{len(all_)} mutants, {len(tampered)} tampered certificates", flush=True)

@@ -81,6 +81,7 @@ CASES: dict[str, Case] = {
     "a half": ("reals", "_to_copy.default(x, dtype=f16) ; _to_copy.default(#1, dtype=f32)", "x"),
     "a double": ("reals", "_to_copy.default(x, dtype=f64) ; _to_copy.default(#1, dtype=f32)", "x"),
     "a sum of halves": ("reals", "add.Tensor(h, h) ; _to_copy.default(#1, dtype=f32)", "_to_copy.default(h, dtype=f32) ; add.Tensor(#1, #1)"),
+    "a sum of halves that is rounded once": ("bits", "add.Tensor(h, h)", "_to_copy.default(h, dtype=f32) ; add.Tensor(#1, #1) ; _to_copy.default(#2, dtype=f16)"),
     "views": ("bits", "view.default(x, [2, 6]) ; view.default(#1, [3, 4])", "x"),
     "permutations": ("bits", "permute.default(x, [1, 0]) ; permute.default(#1, [1, 0])", "x"),
     "a permutation as a view": ("", "permute.default(x, [1, 0]) ; view.default(#1, [3, 4])", "x"),
