@@ -8,7 +8,7 @@ found before rewrites it at its root.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from xdsl.ir import Attribute
 
 from stepwell.cost_model.discovery.evaluation import Evaluator, fingerprint, values_of
 from stepwell.cost_model.discovery.grammar import OFFSETS, Grammar, Node, input_type
+from stepwell.ir.types import dims, element
 
 Tree: TypeAlias = "int | tuple[int, tuple[Tree, ...]]"
 """A term: the number of an input, or a node's number with the operands."""
@@ -34,8 +35,9 @@ class Class:
     Attributes:
         node, operands: the cheapest term: the node's number (−1: an input, whose number is the
             operand), and its operands' classes.
-        parts: the classes of all nodes of the term, itself included.
-        cost: the sum of the costs of these nodes.
+        parts: the classes of all nodes of the smallest term, itself included, which count.
+        used: the classes of all nodes of the cheapest term, itself included.
+        cost, own: the sum of the costs of these nodes, and the cost of its own node.
         types: the type at each of the grammar's sizes, and at large sizes.
         values: the value at each of the grammar's sizes; empty for a term of the largest size.
     """
@@ -43,6 +45,7 @@ class Class:
     node: int
     operands: tuple[int, ...]
     parts: frozenset[int]
+    used: frozenset[int]
     cost: float
     own: float
     types: tuple[Attribute, ...]
@@ -86,6 +89,7 @@ class Enumeration:
         self._known: dict[bytes, int] = {}
         self._rules: dict[tuple[int, ...], list[Tree]] = {}
         self._commutes: set[int] = set()
+        self._kinds: dict[Tree, Any] = {}
         self._users: list[list[int]] = []  # The classes whose terms contain a class's node.
         self._by_size: list[list[int]] = [[]]
         sizes = self.grammar.sizes
@@ -96,7 +100,9 @@ class Enumeration:
             self._known[fingerprint(values, types[:-1])] = len(self.classes)
             self._by_size[0].append(len(self.classes))
             self._users.append([])
-            self.classes.append(Class(-1, (number,), frozenset(), 0.0, 0.0, types, values))
+            self.classes.append(
+                Class(-1, (number,), frozenset(), frozenset(), 0.0, 0.0, types, values)
+            )
 
     def run(self) -> None:
         """Enumerate all terms, by their number of nodes, until the budget is used up."""
@@ -141,7 +147,7 @@ class Enumeration:
                     for other in self._by_size[smaller]:
                         if larger == smaller and other < one:
                             continue
-                        if (other in sharing) == (smaller + larger == size):
+                        if smaller + larger > size and other not in sharing:
                             continue
                         if len(parts | self.classes[other].parts) == size:
                             yield one, other
@@ -198,26 +204,52 @@ class Enumeration:
             return
         self.terms += 1
         digest, types, values, own = made
-        parts = frozenset[int]().union(*(self.classes[each].parts for each in operands))
+        given = [self.classes[each] for each in operands]
+        parts = frozenset[int]().union(*(each.parts for each in given))
+        used = frozenset[int]().union(*(each.used for each in given))
+        cost = own + sum(self.classes[each].own for each in used)
         known = self._known.get(digest)
-        cost = own + sum(self.classes[each].own for each in parts)
         if known is None:
-            kept = values if size < self.grammar.most else []
-            self._known[digest] = len(self.classes)
-            self._by_size[size].append(len(self.classes))
-            mine = parts | {len(self.classes)}
-            self._users.append([])
-            for part in mine:
-                self._users[part].append(len(self.classes))
-            self.classes.append(Class(number, operands, mine, cost, own, types, kept))
-            return
-        if known in parts or known in operands or cost > self.classes[known].cost * GAIN:
+            self._insert(
+                digest, Class(number, operands, parts, used, cost, own, types, values), size
+            )
+        elif known in used or known in operands or cost > self.classes[known].cost * GAIN:
             self._offer((number, tuple(map(self.tree, operands))), self.tree(known), cost, known)
         elif cost * GAIN < self.classes[known].cost:
             old, held = self.tree(known), self.classes[known]
             term: Tree = (number, tuple(map(self.tree, operands)))
             self._offer(old, term, held.cost, known, cost)
-            held.node, held.operands, held.cost, held.own = number, operands, cost, own
+            held.node, held.operands, held.own = number, operands, own
+            self._recount(known)
+
+    def _insert(self, digest: bytes, made: Class, size: int) -> None:
+        """Add a class, whose first term has `size` nodes."""
+        at = len(self.classes)
+        self._known[digest] = at
+        self._by_size[size].append(at)
+        made.parts, made.used = made.parts | {at}, made.used | {at}
+        made.values = made.values if size < self.grammar.most else []
+        self._users.append([])
+        for part in made.parts:
+            self._users[part].append(at)
+        self.classes.append(made)
+
+    def _recount(self, changed: int) -> None:
+        """Compute the nodes and the cost of each class anew whose term reads a changed one."""
+        for at, each in enumerate(self.classes):
+            if changed in each.used:
+                each.used = frozenset(self._reached(at))
+                each.cost = sum(self.classes[part].own for part in each.used)
+
+    def _reached(self, number: int) -> set[int]:
+        """Return the classes of all nodes of a class's cheapest term."""
+        found, waiting = set[int](), [number]
+        while waiting:
+            at = waiting.pop()
+            if at not in found and self.classes[at].node >= 0:
+                found.add(at)
+                waiting += self.classes[at].operands
+        return found
 
     def minimal(self) -> list[Candidate]:
         """Return the candidates that are no instances of others, the smallest first."""
@@ -228,7 +260,7 @@ class Enumeration:
             return size_of(each.before), -len(inputs_of(each.before)), size_of(each.after)
 
         for each in sorted(self.candidates, key=order):
-            if not _is_instance(each.before, rules):
+            if not _is_instance(each.before, rules, self._kind_of):
                 found.append(each)
                 _register(each.before, rules)
         return found
@@ -239,7 +271,7 @@ class Enumeration:
         """Record a candidate, unless another one rewrites the first term at its root."""
         if not inputs_of(after) <= inputs_of(before) or isinstance(before, int):
             return
-        if _is_instance(before, self._rules):
+        if _is_instance(before, self._rules, self._kind_of):
             self.implied += 1
             return
         _register(before, self._rules)
@@ -249,18 +281,26 @@ class Enumeration:
     def tree(self, number: int) -> Tree:
         """Return the cheapest term of a class."""
         held = self.classes[number]
-        if held.node < 0:
-            return held.operands[0]
-        return held.node, tuple(map(self.tree, held.operands))
+        made: Tree = held.operands[0]
+        if held.node >= 0:
+            made = held.node, tuple(map(self.tree, held.operands))
+        self._kinds[made] = element(held.types[0]), len(dims(held.types[0]))
+        return made
+
+    def _kind_of(self, tree: Tree) -> Any:
+        """Return the element type and the rank of a term that `tree` returned."""
+        return self._kinds[tree]
 
 
-def _is_instance(tree: Tree, rules: dict[tuple[int, ...], list[Tree]]) -> bool:
+def _is_instance(
+    tree: Tree, rules: dict[tuple[int, ...], list[Tree]], kind_of: Callable[[Tree], Any]
+) -> bool:
     """Whether a term is an instance of one of some terms, which `_register` added."""
     if isinstance(tree, int):
         return False
     heads = product(*({-1, _head(part)} for part in tree[1]))
     near = (rule for rest in heads for rule in rules.get((tree[0], *rest), ()))
-    return any(matches(rule, tree) for rule in near)
+    return any(matches(rule, tree, kind_of) for rule in near)
 
 
 def _register(tree: Tree, rules: dict[tuple[int, ...], list[Tree]]) -> None:
@@ -294,14 +334,22 @@ def inputs_of(tree: Tree) -> set[int]:
     return {each for part in tree[1] for each in inputs_of(part)}
 
 
-def matches(pattern: Tree, tree: Tree, bound: dict[int, Tree] | None = None) -> bool:
-    """Whether a term is an instance of another one, whose inputs stand for any terms."""
+def matches(
+    pattern: Tree,
+    tree: Tree,
+    kind_of: Callable[[Tree], Any] = lambda tree: None,
+    bound: dict[int, Tree] | None = None,
+) -> bool:
+    """Whether a term is an instance of another one, whose inputs stand for any terms of the same
+    element type and rank (`kind_of`).
+    """
     bound = {} if bound is None else bound
     if isinstance(pattern, int):
-        return bound.setdefault(pattern, tree) == tree
+        return bound.setdefault(pattern, tree) == tree and kind_of(pattern) == kind_of(tree)
     if isinstance(tree, int) or pattern[0] != tree[0]:
         return False
-    return all(matches(p, t, bound) for p, t in zip(pattern[1], tree[1], strict=True))
+    pairs = zip(pattern[1], tree[1], strict=True)
+    return all(matches(p, t, kind_of, bound) for p, t in pairs)
 
 
 def told(tree: Tree, nodes: Sequence[Node], names: Sequence[str] = NAMES) -> str:

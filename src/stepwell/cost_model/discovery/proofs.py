@@ -19,6 +19,7 @@ from stepwell.cost_model.discovery.candidates import program_of
 from stepwell.cost_model.discovery.enumeration import NAMES, Candidate, Tree
 from stepwell.cost_model.discovery.evaluation import FAILS, shape_of
 from stepwell.cost_model.discovery.grammar import RESULT, Choice, Grammar, Node, input_type
+from stepwell.ir.declared.engine_behavior import engines
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Size
 from stepwell.translate.rules import read_rules
@@ -47,6 +48,7 @@ def is_normal(number: float) -> bool:
     return number >= 2**-14
 
 
+ENGINES = ", but for special values that engines change"
 CONDITIONS = ("", "is_at_least_zero", "is_at_most_zero", "is_normal")
 """The conditions on one number that are tried, the weakest first."""
 
@@ -54,11 +56,23 @@ CONDITIONS = ("", "is_at_least_zero", "is_at_most_zero", "is_normal")
 def decided(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
     """Return how a candidate is proved, `bit for bit, all sizes`; empty if it is not."""
     symbols: dict[str, Any] = {name: Size.symbol(name.lower()) for name in grammar.sizes[0]}
-    small = [{name: min(size, 5) for name, size in sizes.items()} for sizes in grammar.sizes]
+    small = [_small(sizes) for sizes in grammar.sizes]
     for choices, said in (([symbols], "all sizes"), (small, "sizes that were tried")):
         with suppress(*FAILS):  # The nodes may take no symbols.
             least = min(_decided(grammar, nodes, found, sizes) for sizes in choices)
-            return f"{_SAID[least]}, {said}" if least in _SAID else ""
+            return (
+                f"{_SAID[least]}, {said}{_special(grammar, nodes, found)}" if least in _SAID else ""
+            )
+    return ""
+
+
+def _special(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
+    """Return the exception for nodes of the second term whose engines change special values."""
+    program = program_of(grammar, nodes, [found.after], _small(grammar.sizes[0]))
+    for op in program.method().body.block.ops:
+        behavior = getattr(op, "behavior", None)
+        if behavior and any(behavior(engine).losses for engine in engines()):
+            return ENGINES
     return ""
 
 
@@ -103,7 +117,7 @@ class _Text:
 
     def _call(self, tree: tuple[int, tuple[Tree, ...]], operands: Sequence[str]) -> str:
         node = self.nodes[tree[0]]
-        sizes = _small(self.grammar)
+        sizes = _small(self.grammar.sizes[0])
         program = program_of(self.grammar, self.nodes, [tree[1][0]], sizes)
         last = program.method().body.block.last_op
         assert last is not None
@@ -168,15 +182,15 @@ def rule_text(
     lines += [f"where {predicate}(${hole})" for hole, predicate in conditions.items() if predicate]
     example = [f"${hole} = {number}" for number, hole in holes.items()]
     example += [
-        f'%{NAMES[number]} = "{input_type(text, _small(grammar))}"'
+        f'%{NAMES[number]} = "{input_type(text, _small(grammar.sizes[0]))}"'
         for number, text in enumerate(grammar.inputs)
         if f"%{NAMES[number]}" in " ".join(before.lines)
     ]
     return "\n".join([*lines, f"for {', '.join(example)}"]).replace("%y_", "%result") + "\n"
 
 
-def _small(grammar: Grammar) -> dict[str, int]:
-    return {name: min(size, 5) for name, size in grammar.sizes[0].items()}
+def _small(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {name: size if size <= 6 else 4 for name, size in sizes.items()}
 
 
 def _renamed(lines: Sequence[str], last: str) -> Iterator[str]:

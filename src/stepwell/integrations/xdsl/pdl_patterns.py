@@ -96,7 +96,10 @@ class _Pattern:
         names: list[str] = []
         attributes: list[SSAValue] = []
         stated = _holes(line, self.rule)
-        for name, held in _stated(op).items():
+        shown = _stated(op)  # A placeholder is no default, whatever its example is.
+        for name, held in op.properties.items():
+            if name not in shown and name not in stated:
+                continue
             hole = stated.get(name)
             if isinstance(hole, Computed):
                 raise NotExported(f"the argument {name} of {op.name} is computed")
