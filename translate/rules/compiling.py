@@ -416,7 +416,10 @@ class _Compiler:
     def conditions(self) -> Iterator[str]:
         for where in self.rule.where:
             call = self.call(where)
-            test = call if where.negated else f"not {call}"
+            test = "found" if where.negated else "not found"
+            if not where.binds and not where.is_guard:
+                yield f"found = {call}"
+                yield "if type(found) is Refusal: return found"  # It is true as an object.
             if where.binds:
                 name = f"h_{where.binds}"
                 yield f"{name} = {call}"

@@ -31,7 +31,7 @@ its rank
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Literal
@@ -56,6 +56,7 @@ from stepwell.validation.rules.instances import Instances, is_pointwise
 from stepwell.validation.rules.instantiation import RuleProgram
 from stepwell.validation.rules.named_axes import AXES, lists_axes, named_axes
 from stepwell.validation.rules.patterns import holes_of
+from stepwell.validation.rules.reviewed import unread
 from stepwell.validation.rules.tensors import FILLS
 from stepwell.validation.rules.uniformity import reading
 
@@ -118,18 +119,15 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
     counts = [named_axes(Instances(rewrite, form)) for form in forms]
     named = None if None in counts else max(count or 0 for count in counts)
     have_axes = not all(map(is_pointwise, forms))
-    texts = {text for form in forms for text in _calls(form)}
-    known = {**vars(functions), **vars(predicates), **rewrite.namespace}
-    read = reading(
-        {text: known[text] for text in texts if isinstance(known.get(text), FunctionType)},
-        have_axes=have_axes,
-    )
+    named_ones = named_callables(rewrite, forms)
+    functions_of = {n: f for n, f in named_ones.items() if isinstance(f, FunctionType)}
+    read = reading(functions_of, have_axes=have_axes)
     for form in forms if have_axes else ():
         for number in _literals(form):
             read.literal(number)
     least = max(read.named, read.threshold + 1 if read.threshold else 0)
     rank = max(read.named + (named or 0) + _WITNESSES, least)
-    problems = sorted({*read.problems})
+    problems = sorted({*read.problems, *unread(named_ones)})
     if any(map(_repeats, forms)):
         problems.append("an order of axes may be composed with itself")
     lists = any(lists_axes(Instances(rewrite, form)) for form in forms)
@@ -149,6 +147,15 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
         passes_on=passes,
         is_removal=removes,
     )
+
+
+def named_callables(
+    rewrite: type[RuleRewrite], forms: Iterable[Rule] | None = None
+) -> dict[str, Any]:
+    """Return what the forms of a rule call, by name."""
+    texts = {text for form in forms or rewrite.rule.forms for text in _calls(form)}
+    known = {**vars(functions), **vars(predicates), **rewrite.namespace}
+    return {text: known[text] for text in texts if callable(known.get(text))}
 
 
 def _terms(form: Rule) -> Iterator[Computed]:
@@ -237,6 +244,8 @@ class Evidence:
     ranks: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """The ranks of the inputs and weights of each instance."""
     has_weights: bool = False
+    reads_again: bool = False
+    """Whether a side reads an input by several ways, of which the number is not bounded here."""
     symbolic: set[Pattern] = field(default_factory=set[Pattern])
     static: set[Pattern] = field(default_factory=set[Pattern])
     why: dict[str, str] = field(default_factory=dict[str, str])
@@ -280,6 +289,7 @@ class Evidence:
             special = [_special(op) for op in ops]
             if None in special:
                 self.axes = self._not("axes", ops, _is_mapped)
+            self.reads_again |= any(map(_reads_again, (old, new)))
             self.special = max(self.special, *(each or 0 for each in special), 0)
 
     def _not(self, name: str, ops: list[Operation], holds: Callable[[Operation], object]) -> bool:
@@ -318,6 +328,8 @@ class Evidence:
         covered = fixed <= self.symbolic and bool(self.symbolic or self.groups)
         if asked.named is None or not self.is_whole or not covered:
             return ""
+        if self.reads_again and asked.has_lists:
+            return ""  # Two witnesses tell one way from another, not several from several.
         if (self.axes or self.groups) and not asked.problems and tried >= self.needed(asked):
             return "axes"
         return "its rank" if self.has_one_rank else ""
@@ -402,6 +414,27 @@ def _is_row_major(op: Operation) -> bool:
 def _keeps_shape(op: Operation) -> bool:
     """Whether an op takes or repeats elements along axes, in order, and has its operand's shape."""
     return op.name in _IN_ORDER and _shape(op.operands[0]) == dims(op.results[0].type)
+
+
+def _reads_again(value: SSAValue) -> bool:
+    """Whether elements of an input reach a value by several sequences of ops that are not
+    elementwise.
+    """
+    known: dict[SSAValue, frozenset[tuple[Any, ...]]] = {}
+
+    def ways(each: SSAValue) -> frozenset[tuple[Any, ...]]:
+        if each not in known:
+            op = each.owner
+            if not isinstance(op, Operation) or isinstance(op, WeightOp):
+                known[each] = frozenset(((each,),))
+            else:
+                own = () if _is_elementwise(op) else (op,)
+                below = [way for operand in _tensors(op) for way in ways(operand)]
+                known[each] = frozenset((*way, *own) for way in below)
+        return known[each]
+
+    counted = Counter(way[0] for way in ways(value))
+    return any(count > 1 for count in counted.values())
 
 
 def _moves(value: SSAValue) -> tuple[Any, ...]:
