@@ -24,6 +24,10 @@ names of `TYPES` and of results, of which `#1` is that of the first op.
 """
 CASES: dict[str, Case] = {
     "a sum in another order": ("bits", "add.Tensor(x, y)", "add.Tensor(y, x)"),
+    "any of one element": ("", "any.dim(z, 0) ; _to_copy.default(#1, dtype=f32)", "view.default(z, [4])"),
+    "NaN replaced, or infinity": ("", "nan_to_num.default(x, 1.0)", "nan_to_num.default(x, posinf=1.0)"),
+    "a limit at the largest number": ("", "clamp_max.default(d, 1.7976931348623157e308)", "d"),
+    "a shift of bytes, or of wider integers": ("", "bitwise_left_shift.Tensor_Scalar(u, 3) ; _to_copy.default(#1, dtype=f32)", "_to_copy.default(u, dtype=i32) ; bitwise_left_shift.Tensor_Scalar(#1, 3) ; _to_copy.default(#2, dtype=f32)"),
     "a sum with itself": ("", "add.Tensor(x, y)", "add.Tensor(x, x)"),
     "a difference as a sum": ("bits", "sub.Tensor(x, y)", "neg.default(y) ; add.Tensor(x, #1)"),
     "a difference in another order": ("", "sub.Tensor(x, y)", "sub.Tensor(y, x)"),

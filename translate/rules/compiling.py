@@ -415,28 +415,25 @@ class _Compiler:
 
     def conditions(self) -> Iterator[str]:
         for where in self.rule.where:
-            call = self.call(where)
-            test = "found" if where.negated else "not found"
-            if not where.binds and not where.is_guard:
-                yield f"found = {call}"
-                yield "if type(found) is Refusal: return found"  # It is true as an object.
+            call, test = self.call(where), "found" if where.negated else "not found"
             if where.binds:
                 name = f"h_{where.binds}"
                 yield f"{name} = {call}"
                 yield f"if {name} is None or type({name}) is Refusal: return {name}"
                 self.known.add(f"${where.binds}")
-            elif where.is_guard:
-                yield f"refusal = {call}"
-                yield "if refusal is not None: return refusal"
-            elif where.refusal is None:
+                continue
+            yield f"found = {call}"
+            if where.is_guard:
+                yield "if found is not None: return found"
+                continue
+            yield "if type(found) is Refusal: return found"  # As an object, it is true.
+            if where.refusal is None:
                 yield f"if {test}: return None"
-            else:
-                holes = ", ".join(
-                    f"{name[1:]}={local(name)}"
-                    for name in sorted(self.known)
-                    if name.startswith("$") and f"{{{name[1:]}}}" in where.refusal
-                )
-                yield f"if {test}: return Refusal({where.refusal!r}.format({holes}))"
+                continue
+            names = (n for n in sorted(self.known) if n.startswith("$"))
+            held = [n for n in names if f"{{{n[1:]}}}" in where.refusal]
+            holes = ", ".join(f"{n[1:]}={local(n)}" for n in held)
+            yield f"if {test}: return Refusal({where.refusal!r}.format({holes}))"
 
     def call(self, where: Where) -> str:
         """Return the code that calls a predicate."""

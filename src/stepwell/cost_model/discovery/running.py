@@ -184,6 +184,8 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+SHOWN = 12
+"""The rules of a grammar that a page lists."""
 START = "<!-- results of stepwell discover -->\n"
 """The mark in a page behind which the results are."""
 
@@ -194,12 +196,15 @@ def with_results(page: str, results: Sequence[Result]) -> str:
 
 
 def listing(results: Sequence[Result]) -> str:
-    """Return the rules that are new and proved, by grammar, as text for a page."""
+    """Return the first rules that are new and proved, by grammar, as text for a page."""
     lines: list[str] = []
     for each in sorted(results, key=lambda r: r.grammar):
         found = [f for f in each.judged if f.is_new and f.proof]
         if found:
             lines += ["", f"`{each.grammar}`", "", "```text"]
-            lines += [f"{f.before} => {f.after}: {f.scope or f'proved {f.proof}'}" for f in found]
-            lines.append("```")
+            lines += [
+                f"{f.before} => {f.after}: {f.scope or f'proved {f.proof}'}" for f in found[:SHOWN]
+            ]
+            more = len(found) - SHOWN
+            lines += [f"… and {more} more (`--rules` writes them)", "```"] if more > 0 else ["```"]
     return "\n".join(lines) + "\n"

@@ -31,7 +31,7 @@ its rank
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Literal
@@ -44,19 +44,18 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes.forms import elementwise
 from stepwell.ir.axes.maps import All, Along, AxisMap, Flat, Once, axis_map, lies_the_same
 from stepwell.ir.core import WeightOp
-from stepwell.ir.declared.families import families_of, is_movement, is_of
+from stepwell.ir.declared.families import is_movement, is_of
 from stepwell.ir.traversal import producers
 from stepwell.ir.types import Dim, dims
-from stepwell.translate.rules import functions, predicates
-from stepwell.translate.rules.notation import WEIGHT, Computed, Hole, Line, Rule, TypePattern
+from stepwell.translate.rules.notation import Computed, Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.rules.atoms import atoms
 from stepwell.validation.rules.equality import as_known
 from stepwell.validation.rules.instances import Instances, is_pointwise
 from stepwell.validation.rules.instantiation import RuleProgram
-from stepwell.validation.rules.named_axes import AXES, lists_axes, named_axes
-from stepwell.validation.rules.patterns import holes_of
+from stepwell.validation.rules.named_axes import lists_axes, named_axes
 from stepwell.validation.rules.reviewed import unread
+from stepwell.validation.rules.rule_terms import literals, named_callables, repeats
 from stepwell.validation.rules.tensors import FILLS
 from stepwell.validation.rules.uniformity import reading
 
@@ -123,12 +122,12 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
     functions_of = {n: f for n, f in named_ones.items() if isinstance(f, FunctionType)}
     read = reading(functions_of, have_axes=have_axes)
     for form in forms if have_axes else ():
-        for number in _literals(form):
+        for number in literals(form):
             read.literal(number)
     least = max(read.named, read.threshold + 1 if read.threshold else 0)
     rank = max(read.named + (named or 0) + _WITNESSES, least)
     problems = sorted({*read.problems, *unread(named_ones)})
-    if any(map(_repeats, forms)):
+    if any(map(repeats, forms)):
         problems.append("an order of axes may be composed with itself")
     lists = any(lists_axes(Instances(rewrite, form)) for form in forms)
     terms = (term for f in forms for line in f.after for _, term in line.arguments)
@@ -147,79 +146,6 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
         passes_on=passes,
         is_removal=removes,
     )
-
-
-def named_callables(
-    rewrite: type[RuleRewrite], forms: Iterable[Rule] | None = None
-) -> dict[str, Any]:
-    """Return what the forms of a rule call, by name."""
-    texts = {text for form in forms or rewrite.rule.forms for text in _calls(form)}
-    known = {**vars(functions), **vars(predicates), **rewrite.namespace}
-    return {text: known[text] for text in texts if callable(known.get(text))}
-
-
-def _terms(form: Rule) -> Iterator[Computed]:
-    """Yield the computed terms of a form: in lines after, and in conditions."""
-    waiting: list[Any] = [term for line in form.after for _, term in line.arguments]
-    waiting += [t for line in form.after for t in (*line.operand_types, *line.result_types)]
-    for clause in form.where:
-        waiting += clause.arguments
-        yield Computed(clause.predicate, tuple(clause.arguments))
-    if isinstance(form.bound_by, Computed):
-        waiting.append(form.bound_by)
-    while waiting:
-        term = waiting.pop()
-        if isinstance(term, list | tuple):
-            waiting += term
-        elif isinstance(term, TypePattern):
-            waiting += [*term.sizes, term.rest, term.element]
-        elif isinstance(term, Computed):
-            yield term
-            waiting += term.arguments
-
-
-def _calls(form: Rule) -> Iterator[str]:
-    """Yield the names of functions and recipes in lines after, and of conditions."""
-    for term in _terms(form):
-        yield term.function
-    for line in form.after:
-        yield line.op
-        yield line.recipe
-
-
-def _literals(form: Rule) -> Iterator[int]:
-    """Yield the integers in a form's computed terms and in its lists of axes."""
-    terms: list[Any] = [list(term.arguments) for term in _terms(form)]
-    for line in (*form.before, *form.after):
-        terms += [term for name, term in line.arguments if isinstance(term, list) or name in AXES]
-    while terms:
-        term = terms.pop()
-        if isinstance(term, list | tuple):
-            terms += term
-        elif isinstance(term, int) and not isinstance(term, bool):
-            yield term
-
-
-def _repeats(form: Rule) -> bool:
-    """Whether lines after may compose an order with itself: laws such as p¹² = 1 hold at low ranks
-    only.
-    """
-    counted = Counter[Hole]()
-    others = {hole for line in form.before for hole in _of_no_order(line)}
-    for line in form.after:
-        for _, term in line.arguments:
-            within = Counter(hole for hole in holes_of(term) if hole not in others)
-            if isinstance(term, Computed) and any(count > 1 for count in within.values()):
-                return True
-            counted += within
-    return any(count > _WITNESSES for count in counted.values())
-
-
-def _of_no_order(line: Line) -> Iterator[Hole]:
-    """Yield the holes of a line of the pattern that are no orders of axes."""
-    if line.op == WEIGHT or ("permutation" not in families_of(line.op) and not line.is_again):
-        for _, term in line.arguments:
-            yield from holes_of(term)
 
 
 @dataclass

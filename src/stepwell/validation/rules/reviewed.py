@@ -6,9 +6,7 @@ therefore rests on this table too, which is trusted. It has a digest of the sour
 so that a function that is new, has changed, or is no plain function is not in it, nor any function
 of a plug-in.
 
-    python -m stepwell.validation.rules.reviewed   # writes it anew; look at what it prints
-
-prints the functions that are new, and leaves those out that `EXCLUDED` names.
+    python tools/reviewed_functions.py   # writes it anew, without those of `EXCLUDED`
 """
 
 import hashlib
@@ -20,10 +18,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from stepwell.ir.platform.files import write_atomically
 from stepwell.validation.rules.uniformity import called
 
-_TABLE = Path(__file__).with_name("reviewed.json")
+TABLE = Path(__file__).with_name("reviewed.json")
 _FOLLOWED = ("stepwell.translate.", "stepwell.ir.axes.")
 """Modules whose functions are read; those of the IR itself are its operations."""
 
@@ -36,7 +33,7 @@ EXCLUDED = frozenset(("stepwell.translate.rewrites.xnnpack.nodes.lower_shape.wit
 @cache
 def table() -> Mapping[str, str]:
     """Return the digest of each function that was read, by its name."""
-    return json.loads(_TABLE.read_text(encoding="utf-8"))
+    return json.loads(TABLE.read_text(encoding="utf-8"))
 
 
 def named(function: FunctionType) -> str:
@@ -77,21 +74,3 @@ def unread(values: Mapping[str, Any]) -> list[str]:
         elif value.__closure__ or table().get(named(value)) != digest_of(value):
             found.append(f"{named(value)} was not looked at for other ranks")
     return sorted(found)
-
-
-def main() -> None:
-    """Write the table of all functions that today's rules reach, and print the new ones."""
-    from stepwell.validation.rules.any_rank import named_callables
-    from stepwell.validation.rules.verdicts import rules
-
-    values = [v for rewrite in rules().values() for v in named_callables(rewrite).values()]
-    functions = [f for f in reached(values) if isinstance(f, FunctionType)]
-    found = {named(f): digest_of(f) for f in functions if named(f) not in EXCLUDED}
-    for name in sorted(found):
-        if table().get(name) != found[name]:
-            print(name)
-    write_atomically(_TABLE, (json.dumps(dict(sorted(found.items())), indent=0) + "\n").encode())
-
-
-if __name__ == "__main__":
-    main()

@@ -117,7 +117,7 @@ def constants(value: Tensor, is_exact: bool) -> Tensor:
     if value.dtype not in _BITS:
         return digest(str(value.dtype), value.view(torch.uint8).long())
     if is_exact:
-        made = mixed(value.double().abs().nan_to_num(nan=-1.0).contiguous().view(torch.int64))
+        made = mixed(value.double().abs().nan_to_num(-1, math.inf).contiguous().view(torch.int64))
         return torch.where(value.signbit(), prime() - made, made) % prime()
     kinds, places = value.double().unique(return_inverse=True)
     numbers = [of_number(each, _BITS[value.dtype], _CHOSEN.get()) for each in kinds.tolist()]
@@ -227,7 +227,7 @@ class Arithmetic:
     def elementwise(self, name: str, term: Any, out: torch.dtype, tensors: list[Any]) -> Tensor:
         """Return the numbers of a result; a kernel that rounds twice is known by its name alone."""
         if term is None or (self.is_exact and scalars.roundings(term) > 1):
-            name = f"{name}:{out}" if self.is_exact else name
+            name = f"{name}:{out}" if self.is_exact or not out.is_floating_point else name
             return digest(name, *map(self.numbers, tensors))
         of = torch.result_type(*map(_bare, (tensors * 2)[:2])) if out == torch.bool else out
         of = torch.float32 if of in (torch.float16, torch.bfloat16) else of  # Rounded once more.
@@ -347,7 +347,7 @@ def _pointwise(call: Call) -> Any:
     except Exception:  # It is not said of these arguments.
         term = None
     values = [torch.tensor(v) if type(v) in (int, float) else v for v in call.given.values()]
-    name = f"{call.name}{[str(value) for value in values if not isinstance(value, Tensor)]}"
+    name = f"{call.name}{[isinstance(value, Tensor) or str(value) for value in values]}"
     tensors = [value for value in values if isinstance(value, Tensor)]
     return call.arithmetic.elementwise(name, term, call.of, tensors)
 
@@ -438,12 +438,15 @@ def _reduced(call: Call) -> Any:
     if name.startswith("arg"):
         return digest(name, _rows(held, axes[0])).reshape(call.bare.shape)
     name = name if name.startswith("a") else f"a{name}"
+    held = a.cast(held, x.dtype, of) if name in ("any", "all") else held
     return held.sum(axes, keep) if is_one else digest(name, mixed(held).sum(axes, keep) % prime())
 
 
 def _product(call: Call) -> Any:
     """Return sums of products: of matrices, or of a convolution's windows and filters."""
     a, of, more = call.arithmetic, call.of, call.args[2:]
+    if call.args[1].numel() >= 1 << 26 or call.args[0].shape[-1] >= 1 << 20:
+        return NotImplemented  # Sums of so many products are not exact.
 
     def kernel(x: Tensor, w: Tensor) -> Tensor:
         return getattr(torch, call.name)(x, w, *([None, *more[1:]] if more else ()))
