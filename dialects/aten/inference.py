@@ -89,6 +89,9 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
     """Return the result types of torch's kernels for fake operands of these types."""
     from stepwell.dialects.symbols import Symbols, asked_quietly, flat_types
 
+    if op.name == "aten.batch_norm.default" and len(dims(op.operands[0].type)) < 2:
+        # PyTorch 2.13 reads beyond the shape, and the process ends.
+        raise StepwellError("a batch norm of a tensor without channels")
     within = Symbols() if symbols is None else symbols
     try:
         values = [within.fake(value.type) for value in op.operands]

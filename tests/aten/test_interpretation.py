@@ -9,12 +9,13 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class, torch_overload
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import element_type, f16
+from stepwell.ir.dtypes import element_type, f16, f32
 from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
-from stepwell.ir.types import IntType, tensor_like
+from stepwell.ir.types import IntType, tensor, tensor_like
 from stepwell.ir.weights import WeightStore
 
 
@@ -204,3 +205,14 @@ def test_a_value_is_freed_after_its_last_use():
     (y,) = Interpreter(WeightStore(), observe=observe).call(func, [x]).outputs
     assert torch.equal(y, x.abs() + x.abs())
     assert max(alive) <= 2  # the first value, which the last op reads, and one operand
+
+
+def test_a_batch_norm_without_channels_is_refused_before_torch_is_asked() -> None:
+    """PyTorch's shape function of it ends the process."""
+    x, mean, variance = Block(arg_types=[tensor([4], f32)] * 3).args
+    made = op_class("aten.batch_norm.default")
+    assert issubclass(made, SchemaOp)
+    given = {"input": x, "running_mean": mean, "running_var": variance, "training": False,
+             "momentum": 0.1, "eps": 1e-5, "cudnn_enabled": False}  # fmt: skip
+    with pytest.raises(StepwellError, match="without channels"):
+        made.from_arguments(given, None)
