@@ -14,7 +14,6 @@ replaces, and others are exported only if all values of the pattern have one typ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +44,7 @@ from stepwell.translate.rules.compiling import named_arguments, operator
 from stepwell.translate.rules.notation import Computed, Hole, Line, Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.rules.hashes import hash_of
-from stepwell.validation.rules.instantiation import NotWritten, RuleProgram, Statement
+from stepwell.validation.rules.instantiation import RuleProgram, Statement
 from stepwell.validation.rules.kept_verdicts import known
 from stepwell.validation.rules.verdicts import rules, without_labels
 
@@ -144,6 +143,8 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def _check(op: Operation, line: Line) -> None:
+    if "." not in line.op:
+        raise NotExported(f"{line.op} is a function of the rule's module")
     if len(op.results) != 1 or op.regions:
         raise NotExported(f"{op.name} has not one result")
     if line.family or line.recipe or line.is_open or isinstance(op, WeightOp):
@@ -170,7 +171,7 @@ def pattern_of(rewrite: type[RuleRewrite], rule: Rule) -> pdl.PatternOp:
         raise NotExported("it has options, or is not of every tensor")
     try:
         program = Statement(rewrite, rule).concrete({})
-    except NotWritten as error:
+    except StepwellError as error:
         raise NotExported(error.problems[0].fact) from error
     if program is None or len(program.pairs) != 1:
         raise NotExported("its example replaces more than one value")
@@ -232,8 +233,8 @@ def _paired(ops: Sequence[Operation], lines: Sequence[Line]) -> Iterator[tuple[O
     yield from zip(ops, lines, strict=True)
 
 
-_SCOPE = re.compile(r"all shapes|any rank, any size \([^)]*\)")
-"""The scopes of rules that hold for every type and argument, on every engine."""
+_SCOPE = "any rank, any size"
+"""The scope of rules that hold for every type and argument, on every engine."""
 
 
 def pdl_module() -> tuple[ModuleOp, dict[str, str]]:
@@ -244,13 +245,16 @@ def pdl_module() -> tuple[ModuleOp, dict[str, str]]:
     left: dict[str, str] = {}
     for name, rewrite in rules().items():
         verdict = known().get(hash_of(rewrite))
-        if verdict is None or verdict.kind != "bits" or not _SCOPE.fullmatch(verdict.scope):
-            left[name] = "it is not proved bit for bit for all shapes"
+        if verdict is None or verdict.kind != "bits" or verdict.scope != _SCOPE:
+            left[name] = "it is not proved bit for bit for any rank and size"
             continue
         for rule in rewrite.rule.forms:
             bare = without_labels(rule) if verdict.of_labels else rule
             try:
-                patterns.append(pattern_of(rewrite, bare))
+                made = pattern_of(rewrite, bare)
+                if made.sym_name is not None:  # A rule may have several forms.
+                    made.sym_name = StringAttr(f"{made.sym_name.data}_{len(patterns)}")
+                patterns.append(made)
             except NotExported as error:
                 left[name] = error.problems[0].fact
     return ModuleOp(patterns), left
