@@ -103,6 +103,12 @@ def engines() -> tuple[str, ...]:
     return tuple(name for path in _TABLES.values() for name in _table(path))
 
 
+def changes_special_values(node: Any) -> bool:
+    """Whether an op is a node of an engine that changes special values on some family of CPUs."""
+    behavior = getattr(node, "behavior", None)
+    return behavior is not None and any(behavior(engine).losses for engine in engines())
+
+
 def known_engine(engine: str) -> str:
     """Return the name of an engine unchanged, after checking it.
 

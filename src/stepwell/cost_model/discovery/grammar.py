@@ -9,7 +9,7 @@ its number of nodes can be enumerated; several grammars cover the nodes of a tar
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, permutations, product
@@ -85,22 +85,6 @@ def _shapes(rank: int) -> list[Choice]:
     ]
 
 
-def _parts(rank: int) -> list[tuple[Choice, Choice]]:
-    """Return (offsets, sizes) of the first and the last part of each axis."""
-    found: list[tuple[Choice, Choice]] = []
-    for axis, is_last in product(range(rank), (False, True)):
-
-        def sizes(s: Shape, axis: int = axis) -> Any:
-            return [n - 1 if at == axis else n for at, n in enumerate(s)] if s[axis] > 1 else None
-
-        def offsets(s: Shape, axis: int = axis, is_last: bool = is_last) -> Any:
-            return [int(at == axis and is_last) for at in range(len(s))]
-
-        label = f"{'last' if is_last else 'first'} of axis {axis}"
-        found.append((Choice(f"{OFFSETS} {label}", offsets), Choice(f"the {label}", sizes)))
-    return found
-
-
 _CUTS: Mapping[str, Callable[[int], tuple[int, int] | None]] = {
     "all": lambda n: (0, n),
     "first": lambda n: (0, n - 1),
@@ -114,13 +98,23 @@ _CUTS: Mapping[str, Callable[[int], tuple[int, int] | None]] = {
 """Parts of an axis of some size: the offset and the size."""
 
 
+def _parts(rank: int) -> list[tuple[Choice, Choice]]:
+    """Return (offsets, sizes) of the first and the last part of each axis."""
+    return _taken({axis: kind} for axis in range(rank) for kind in ("first", "last"))
+
+
 def _cuts(rank: int) -> list[tuple[Choice, Choice]]:
     """Return (offsets, sizes) of parts of one axis, and of parts of two axes."""
     one = [{axis: kind} for axis in range(rank) for kind in _CUTS if kind != "all"]
     ends = ("first", "last")
     two = [{a: k, b: m} for a, b in combinations(range(rank), 2) for k in ends for m in ends]
+    return _taken([*one, *two])
+
+
+def _taken(parts: Iterable[Mapping[int, str]]) -> list[tuple[Choice, Choice]]:
+    """Return (offsets, sizes) of parts of a tensor: the kind of part by axis, all of the others."""
     found: list[tuple[Choice, Choice]] = []
-    for kinds in (*one, *two):
+    for kinds in parts:
 
         def of(shape: Shape, place: int, kinds: Mapping[int, str] = kinds) -> Any:
             cuts = [_CUTS[kinds.get(axis, "all")](size) for axis, size in enumerate(shape)]

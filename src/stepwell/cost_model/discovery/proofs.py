@@ -19,7 +19,7 @@ from stepwell.cost_model.discovery.candidates import program_of
 from stepwell.cost_model.discovery.enumeration import NAMES, Candidate, Tree
 from stepwell.cost_model.discovery.evaluation import FAILS, shape_of
 from stepwell.cost_model.discovery.grammar import RESULT, Choice, Grammar, Node, input_type
-from stepwell.ir.declared.engine_behavior import engines
+from stepwell.ir.declared.engine_behavior import changes_special_values
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Size
 from stepwell.translate.rules import read_rules
@@ -69,11 +69,8 @@ def decided(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
 def _special(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
     """Return the exception for nodes of the second term whose engines change special values."""
     program = program_of(grammar, nodes, [found.after], _small(grammar.sizes[0]))
-    for op in program.method().body.block.ops:
-        behavior = getattr(op, "behavior", None)
-        if behavior and any(behavior(engine).losses for engine in engines()):
-            return ENGINES
-    return ""
+    ops = program.method().body.block.ops
+    return ENGINES if any(map(changes_special_values, ops)) else ""
 
 
 def _decided(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.cost_model.discovery.candidates import flows
-from stepwell.cost_model.discovery.enumeration import Candidate, Enumeration, size_of, told
+from stepwell.cost_model.discovery.enumeration import GAIN, Candidate, Enumeration, size_of, told
 from stepwell.cost_model.discovery.evaluation import Evaluator
 from stepwell.cost_model.discovery.proofs import decided, proved_rule
 from stepwell.cost_model.discovery.tables import grammars
@@ -50,7 +50,7 @@ class Finding:
     @property
     def is_new(self) -> bool:
         """Whether today's flow to some target does not reach the cheaper term."""
-        return any(ratio > 1.01 for ratio in self.flows.values())
+        return any(ratio > GAIN for ratio in self.flows.values())
 
 
 @dataclass

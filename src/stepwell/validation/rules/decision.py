@@ -75,16 +75,13 @@ class Question:
     bound: Bound
 
 
-def decide(
-    asked: Question, most: Proof = Proof.BITS, of_finite: bool = False, quick: int = QUICK
-) -> Decision:
+def decide(asked: Question, most: Proof = Proof.BITS, of_finite: bool = False) -> Decision:
     """Compare two values of the same arguments.
 
     Args:
         most: the strongest useful equality, because another instance allows no stronger one.
         of_finite: whether the rule applies to finite numbers only, so that real numbers are tried
             even if the bound is exact.
-        quick: the limit of solver steps for bitwise equality where it is claimed.
 
     Raises:
         Unproven: the semantics of an op are unknown.
@@ -94,7 +91,7 @@ def decide(
     is_exact = asked.bound.exact and not of_finite
     is_exact |= not is_float(held_as(asked.one.type))
     if most is not Proof.REALS or is_exact:
-        decision = _in(Bits(), quick if asked.bound.exact else GLANCE, asked)
+        decision = _in(Bits(), QUICK if asked.bound.exact else GLANCE, asked)
         if decision.proof is not Proof.NONE or is_exact:
             return decision
     return _in(Reals(), SLOW, asked)

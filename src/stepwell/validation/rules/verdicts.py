@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.ir.core import WeightOp
-from stepwell.ir.declared.engine_behavior import engines
+from stepwell.ir.declared.engine_behavior import changes_special_values
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
@@ -362,8 +362,7 @@ class _Case:
             self.instances += 1
             self.partial += instance.is_partial
             for op in written.fresh if self.rewrite.deviation is None else ():
-                behavior = getattr(op, "behavior", None)
-                if behavior and any(behavior(engine).losses for engine in engines()):
+                if changes_special_values(op):
                     self.changed_by_engines.add(op.name)
                     if self.on_engine is None and not statement.rule.proven:
                         self.on_engine = self._on_engine(statement, instance)
