@@ -1,72 +1,72 @@
-"""Change the checker of certificates at one place, and see whether a test notices.
+"""Change the checker of certificates at one place, and see whether its tests notice.
 
-    python tools/checker_mutants.py --count 150 --seed 1        # a table, and the survivors
+    python tools/checker_mutants.py --count 150 --seed 1      # the survivors, and a table
+    python tools/checker_mutants.py --only 'name_of'          # all whose description matches
 
-A mutant is killed if an honest certificate no longer gives the same figures, a statement of
-`statement_cases` is decided otherwise, a certificate that was tampered with is accepted, or the
-time limit is exceeded. Each runs in a forked process.
+The modules are those of the checker, and what it is made of at the levels. A mutant is killed if a
+test of `TESTS` fails on it, or takes longer than the limit. Each runs in a forked process. Mutants
+in `EQUIVALENT` compute what the module does, for the reason given there, and are not counted.
 """
 
 import argparse
 import ast
 import copy
 import os
+import re
 import signal
 import sys
-import time
 from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "notation"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "certificates"))
-
-from honest import PROGRAMS, honest
-from statement_cases import CASES, readings
-from tampered_programs import sample
-from tampering import applied
-
-from stepwell.ir.diagnostics import StepwellError
-from stepwell.validation.certificates.application import by_hash
+import pytest
 
 HOME = Path(__file__).resolve().parents[1]
-PARTS = ("expressions", "statements", "check")
-PACKAGE = "stepwell.validation.certificates.checker"
+PACKAGE = "validation.certificates.checker"
+PARTS = {"observed": "ir", "weight_descriptions": "ir", "op_text": "dialects",
+         "expressions": PACKAGE, "statements": PACKAGE, "check": PACKAGE}  # fmt: skip
+"""The modules and their packages, each after those that it imports."""
+TESTS = ("expressions", "small_texts", "checker", "forgeries", "certificates", "tampering")
 SWAPPED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
            ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
            ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add,
            ast.And: ast.Or, ast.Or: ast.And}  # fmt: skip
+SOURCES = {part: ast.parse((HOME / "src/stepwell" / package.replace(".", "/") / f"{part}.py")
+           .read_text()) for part, package in PARTS.items()}  # fmt: skip
+EQUIVALENT: dict[str, str] = {}
+"""By description without the line's number: why the mutant is the same function."""
 
 
-def changes(tree: ast.Module) -> list[tuple[str, Any]]:
-    """Return the mutants of a module: what is changed, and a function that changes a copy."""
-    found: list[tuple[str, Any]] = []
+def changes(tree: ast.Module) -> list[tuple[int, Any]]:
+    """Return the changes of a module: the number of a node, and what is changed in it."""
+    found: list[tuple[int, Any]] = []
     for at, node in enumerate(ast.walk(tree)):
-        line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPPED:
-            found.append((f"{line}: comparison", (at, "ops")))
+            found.append((at, "ops"))
         elif isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in SWAPPED:
-            found.append((f"{line}: operator", (at, "op")))
+            found.append((at, "op"))
         elif isinstance(node, ast.Constant) and type(node.value) in (int, bool):
-            found.append((f"{line}: constant", (at, "constant")))
+            found.append((at, "constant"))
         elif isinstance(node, ast.If | ast.IfExp | ast.While):
-            found.append((f"{line}: condition", (at, "test")))
-        if isinstance(node, ast.FunctionDef):
-            for number, step in enumerate(node.body):
-                if not isinstance(step, ast.FunctionDef | ast.Return) and number:
-                    found.append((f"{step.lineno}: statement", (at, number)))
-        if isinstance(node, ast.Raise):
-            found.append((f"{line}: exception", (at, "raise")))
+            found.append((at, "test"))
+        elif isinstance(node, ast.Raise):
+            found.append((at, "raise"))
+        elif isinstance(node, ast.FunctionDef):
+            begin = ast.get_docstring(node) is not None
+            found += ((at, n) for n, step in enumerate(node.body) if n >= begin
+                      and not isinstance(step, ast.FunctionDef | ast.Return))  # fmt: skip
     return found
 
 
-def mutant(tree: ast.Module, change: tuple[int, Any]) -> ast.Module:
-    """Return a copy of a module with one change."""
+def mutant(tree: ast.Module, change: tuple[int, Any]) -> tuple[int, str, ast.Module]:
+    """Return the line, a description and a copy of a module with one change."""
     tree = copy.deepcopy(tree)
     node: Any = list(ast.walk(tree))[change[0]]
+    before = node
+    said = ast.unparse(getattr(node, "test", node)) if change[1] != "raise" else ast.unparse(node)
     match change[1]:
         case "ops":
             node.ops[0] = SWAPPED[type(node.ops[0])]()
@@ -84,79 +84,81 @@ def mutant(tree: ast.Module, change: tuple[int, Any]) -> ast.Module:
                     if isinstance(held, list) and node in held:
                         held[held.index(node)] = ast.Pass()
         case number:
-            node.body[number] = ast.Pass()
-    return ast.fix_missing_locations(tree)
+            before = node.body[number]
+            said, node.body[number] = ast.unparse(before), ast.Pass()
+    after = "pass" if change[1] == "raise" or isinstance(change[1], int) else ast.unparse(
+        getattr(node, "test", node))  # fmt: skip
+    said = f"{said} → {after}" if after != "pass" else f"without {said.splitlines()[0]}"
+    return before.lineno, said, ast.fix_missing_locations(tree)
 
 
-def figures(name: str) -> Any:
-    """Return what the checker says of an honest certificate."""
-    case, check = honest(name), import_module(f"{PACKAGE}.check").check
-    found = check(case.certificate.to_json(), 5, case.program, case.source)
-    assumed = [number for number, _, _ in found.assumptions]
-    return found.proved, found.implied, assumed, found.recipes, len(found.dropped), found.faults
+def install(part: str, tree: ast.Module) -> None:
+    """Run a changed module, and all after it, in place of those that were imported."""
+    for name in list(PARTS)[list(PARTS).index(part) :]:
+        module = import_module(f"stepwell.{PARTS[name]}.{name}")
+        before = {id(value): key for key, value in vars(module).items() if callable(value)}
+        made = tree if name == part else SOURCES[name]
+        held = list(vars(module).values())  # So that no number of an object is used again.
+        exec(compile(made, str(module.__file__), "exec"), vars(module))
+        for other in list(sys.modules.values()):
+            for key, value in list(vars(other).items()):
+                if id(value) in before and getattr(value, "__module__", "") == module.__name__:
+                    vars(other)[key] = vars(module)[before[id(value)]]
+        del held
 
 
-def is_refused(given: Any) -> bool:
-    """Whether the checker alone refuses a certificate."""
-    try:
-        text = given.data.decode()
-        check = import_module(f"{PACKAGE}.check").check
-        return bool(check(text, 5, given.program, given.source).faults)
-    except (StepwellError, UnicodeDecodeError):
-        return True
+def run_tests() -> int:
+    """Return the exit code of the tests up to the first failure, without output."""
+    paths = [str(HOME / f"tests/certificates/test_{name}.py") for name in TESTS]
+    options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-k", "not imports_the_levels"]
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        return int(pytest.main([*options, "--rootdir", str(HOME), *paths]))
 
 
-def survives(trees: dict[str, ast.Module], known: Any, tampered: list[Any]) -> bool:
-    """Whether no test notices that modules of the checker are others; in a forked process."""
-    for part in PARTS:
-        module = import_module(f"{PACKAGE}.{part}")
-        exec(compile(trees[part], str(module.__file__), "exec"), module.__dict__)
-    for part in ("statement_cases", "stepwell.validation.certificates.exhaustive"):
-        for name in ("decide", "Undecided"):
-            if hasattr(sys.modules[part], name):
-                held = getattr(sys.modules[f"{PACKAGE}.statements"], name)
-                setattr(sys.modules[part], name, held)
-    same = all(readings(CASES[name]) == known["cases"][name] for name in CASES)
-    same = same and all(figures(name) == known["honest"][name] for name in PROGRAMS)
-    return same and all(map(is_refused, tampered))
+def survives(part: str, tree: ast.Module, seconds: int) -> bool:
+    """Whether no test notices a changed module; in a forked process."""
+    if not (child := os.fork()):
+        signal.alarm(seconds)
+        code = 1
+        try:
+            install(part, tree)
+            code = run_tests()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def main() -> None:
     """Draw mutants, run each, and print how many are killed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=150, help="how many, of all")
+    parser.add_argument("--count", type=int, default=1 << 20, help="how many, of all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tampered", type=int, default=200, help="certificates of each mutant")
+    parser.add_argument("--only", default="", help="a pattern of the description, with its line")
     parser.add_argument("--seconds", type=int, default=240, help="the limit of a mutant")
     given = parser.parse_args()
-    by_hash()  # The recipes of weights.
-    home = HOME / "src" / PACKAGE.replace(".", "/")
-    trees = {part: ast.parse((home / f"{part}.py").read_text()) for part in PARTS}
-    all_ = [(part, *each) for part in PARTS for each in changes(trees[part])]
-    chosen = Random(given.seed).sample(all_, min(given.count, len(all_)))
-    rows = list(sample(every=False))
-    inputs = (applied(name, honest(case)) for name, case in Random(2).sample(rows, len(rows)))
-    refused = (each for each in inputs if each is not None and is_refused(each))
-    tampered = list(islice(refused, given.tampered))
-    cases = {name: readings(CASES[name]) for name in CASES}
-    known = {"honest": {name: figures(name) for name in PROGRAMS}, "cases": cases}
-    print(f"{len(all_)} mutants, {len(tampered)} tampered certificates", flush=True)
-    counts = {part: Counter[str]() for part in PARTS}
-    for part, said, change in chosen:
-        begun, child = time.time(), os.fork()
-        if not child:
-            signal.alarm(given.seconds)
-            try:
-                os._exit(survives({**trees, part: mutant(trees[part], change)}, known, tampered))
-            except BaseException:
-                os._exit(0)
-        _, status = os.waitpid(child, 0)
-        is_alive = os.waitstatus_to_exitcode(status) == 1
-        counts[part]["survived" if is_alive else "killed"] += 1
-        if is_alive:
-            print(f"survived: {part}.py:{said} ({time.time() - begun:.0f} s)", flush=True)
-    for part, each in counts.items():
-        print(f"| `{part}.py` | {each.total()} | {each['killed']} | {each['survived']} |")
+    os.chdir(HOME)
+    made: list[tuple[str, str, ast.Module]] = []
+    equivalent = set[str]()
+    for part, tree in SOURCES.items():
+        for line, said, changed in (mutant(tree, change) for change in changes(tree)):
+            where = f"{part}.py:{line}: {said}"
+            if f"{part}: {said}" in EQUIVALENT:
+                equivalent.add(f"{part}: {said}")
+            elif re.search(given.only, where):
+                made.append((part, where, changed))
+    assert not (gone := EQUIVALENT.keys() - equivalent), gone
+    chosen = Random(given.seed).sample(made, min(given.count, len(made)))
+    assert run_tests() == 0, "the tests fail without a change"
+    print(f"{len(chosen)} of {len(made)} mutants, {len(equivalent)} equivalent ones", flush=True)
+    counts = {part: Counter[bool]() for part in PARTS}
+    for part, where, tree in chosen:
+        counts[part][alive := survives(part, tree, given.seconds)] += 1
+        if alive:
+            print(f"survived: {where}", flush=True)
+    print("| module | mutants | killed | survived |\n|---|---|---|---|")
+    rows = {f"`{part}.py`": each for part, each in counts.items()}
+    for name, each in {**rows, "all": sum(counts.values(), Counter[bool]())}.items():
+        print(f"| {name} | {each.total()} | {each[False]} | {each[True]} |")
 
 
 if __name__ == "__main__":

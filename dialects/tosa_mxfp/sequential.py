@@ -43,7 +43,7 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype = torch.float32) -> 
     rows, columns = left.shape[1], right.shape[-1]
     batch = max(left.shape[0], right.shape[0])
     left, right = left.expand(batch, -1, -1), right.expand(batch, -1, -1)
-    if type(left) is not Tensor or type(right) is not Tensor:
+    if hasattr(left, "held") or hasattr(right, "held"):
         # For symbolic expressions, whose sums have no order.
         return torch.bmm(left, right).to(dtype)
     result = torch.empty(batch, rows, columns, dtype=dtype)

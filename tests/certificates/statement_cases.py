@@ -14,12 +14,13 @@ KINDS = ("bits", "reals")
 TYPES = {
     "x": "f32[3, 4]", "y": "f32[3, 4]", "w": "f32[4, 3]", "i": "i32[3, 4]",
     "b": "i8[3, 4]", "h": "f16[3, 4]", "u": "ui8[3, 4]", "t": "i1[3, 4]",
-    "n": "i64[2]", "v": "f32[4]", "p": "f32[1, 2, 4, 4]", "q": "f32[1, 2, 5, 4]",
+    "n": "i64[2]", "j": "i64[3, 4]", "v": "f32[4]", "p": "f32[1, 2, 4, 4]", "q": "f32[1, 2, 5, 4]",
     "k": "f32[3, 2, 3, 3]", "d": "f64[3, 4]", "z": "f32[1, 4]",
 }  # fmt: skip
 
 Case = tuple[str, str, str]
-"""The first arithmetic in which it holds, and the two sides: ops of `aten`, with `;` between them, of
+"""The first arithmetic in which it holds (with `64` if of integers that fit into 32 bits), and the
+two sides: ops of `aten`, with `;` between them, of
 names of `TYPES` and of results, of which `#1` is that of the first op.
 """
 CASES: dict[str, Case] = {
@@ -79,6 +80,11 @@ CASES: dict[str, Case] = {
     "a truth as an integer": ("bits", "_to_copy.default(t, dtype=i8) ; _to_copy.default(#1, dtype=i32)", "_to_copy.default(t, dtype=i32)"),
     "a byte that wraps": ("", "_to_copy.default(i, dtype=i8) ; _to_copy.default(#1, dtype=i32)", "i"),
     "an integer that is widened": ("reals", "add.Tensor(i, i) ; _to_copy.default(#1, dtype=i64)", "_to_copy.default(i, dtype=i64) ; add.Tensor(#1, #1)"),
+    "an integer that is narrowed": ("reals64", "_to_copy.default(j, dtype=i32) ; _to_copy.default(#1, dtype=i64)", "j"),
+    "an integer that is masked": ("reals64", "bitwise_and.Scalar(j, 4294967295)", "j"),
+    "an integer that is masked otherwise": ("", "bitwise_and.Scalar(j, 4294967294)", "j"),
+    "an integer that is narrowed to a byte": ("", "_to_copy.default(j, dtype=i8) ; _to_copy.default(#1, dtype=i64)", "j"),
+    "a wide integer as a float": ("reals", "_to_copy.default(j, dtype=f32) ; neg.default(#1)", "neg.default(j) ; _to_copy.default(#1, dtype=f32)"),
     "a float as an integer": ("", "_to_copy.default(x, dtype=i32) ; _to_copy.default(#1, dtype=f32)", "x"),
     "a float that is whole": ("reals", "_to_copy.default(i, dtype=f64) ; neg.default(#1) ; _to_copy.default(#2, dtype=i32)", "neg.default(i)"),
     "a float that is halved": ("", "_to_copy.default(i, dtype=f64) ; div.Scalar(#1, 2.0) ; _to_copy.default(#2, dtype=i32) ; add.Tensor(#3, #3)", "i"),

@@ -23,7 +23,7 @@ import stepwell
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.validation.certificates.audit import Verified, verify_certificate
 from stepwell.validation.certificates.certificate import Certificate
-from stepwell.validation.certificates.checker.check import digest_of
+from stepwell.validation.certificates.checker.check import check, digest_of
 
 
 @dataclass
@@ -69,6 +69,26 @@ def is_refused(found: str | Verified) -> bool:
     if isinstance(found, str):
         return bool(found) and "\n" not in found
     return not found.ok and all(fault and "\n" not in fault for fault in found.faults)
+
+
+def said_by_checker(given: Input, honest: Honest) -> tuple[str, str]:
+    """What the small checker says without the audit, and why: `refused`; `assumed`, where it lists
+    assumptions other than those of the honest certificate; or `accepted`.
+    """
+
+    def listed(text: str, *programs: stepwell.Program | None) -> tuple[Any, list[str]]:
+        found = check(text, 5, *programs)
+        told = [f"{e.by} {e.rewrite} {e.rule} {e.statement}" for _, e, _ in found.assumptions]
+        return (sorted(told), found.recipes, len(found.dropped)), found.faults
+
+    try:
+        assumed, faults = listed(given.data.decode(), given.program, given.source)
+    except (StepwellError, UnicodeDecodeError) as error:
+        return "refused", str(error)
+    if faults:
+        return "refused", faults[0]
+    known, _ = listed(honest.certificate.to_json(), honest.program, honest.source)
+    return "accepted" if assumed == known else "assumed", str(assumed)
 
 
 # -- what is tampered with -----------------------------------------------------------------------

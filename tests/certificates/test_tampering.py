@@ -3,7 +3,7 @@
 import pytest
 from honest import PROGRAMS, honest
 from tampered_programs import sample
-from tampering import KINDS, applied, checked, is_refused
+from tampering import KINDS, applied, checked, is_refused, said_by_checker
 
 from stepwell.validation.certificates.audit import verify_certificate
 
@@ -30,6 +30,20 @@ def refused(rows: list[tuple[str, str]]) -> list[str]:
 def test_what_is_tampered_with_is_refused() -> None:
     rows = [row for at, row in enumerate(sample(every=False)) if at % 4 == 0]
     assert not refused(rows)
+
+
+def test_the_checker_alone_refuses_what_it_decides() -> None:
+    """The name of the target is for the audit, and so are statements of its labels."""
+    rows = [row for at, row in enumerate(sample(every=False)) if at % 9 == 1]
+    said = {(name, case): said_by_checker(given, honest(case))[0] for name, case in rows
+            if (given := applied(name, honest(case))) is not None}  # fmt: skip
+    accepted = [name for name, case in said if said[name, case] == "accepted"]
+    assert all(name.startswith("target: ") for name in accepted), accepted
+    assumed = [name for name, case in said if said[name, case] == "assumed"]
+    audited = ("off by one, ", "a false claim by ", "statements: ", "a statement that never ends, ",
+               "a statement of a terabyte")  # fmt: skip
+    assert all(name.startswith(audited) for name in assumed), assumed
+    assert len(assumed) < len(said) // 8
 
 
 @pytest.mark.slow

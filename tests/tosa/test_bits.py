@@ -11,6 +11,7 @@ from stepwell.backends.tosa.emit import to_tosa
 from stepwell.backends.tosa.reference_model import run_reference_model
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.meaning import c_library
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, i32, torch_dtype
 from stepwell.ir.types import tensor
 
@@ -76,6 +77,14 @@ def test_a_sum_or_product_goes_from_first_to_last(cls: type[TosaOp], axis: int, 
     x = torch.randn(40, 197).to(torch_dtype(FLOATS[name]))
     shape = [1 if i == axis else d for i, d in enumerate(x.shape)]
     same_bits(cls, [x], shape, axis=IntegerAttr(axis, i32))
+
+
+@pytest.mark.parametrize("name", ["exp", "erf", "log", "sin", "tanh", "power"])
+def test_a_parameter_is_a_tensor_with_elements(name: str) -> None:
+    x = [torch.rand(5000) * 3] * (1 + (name == "power"))
+    function = getattr(c_library, name)
+    found = function(*map(torch.nn.Parameter, x))
+    assert torch.equal(found.detach(), function(*x))
 
 
 def test_a_matrix_product_goes_from_first_to_last() -> None:

@@ -56,7 +56,7 @@ def _function(name: str) -> ctypes.c_void_p:
 
 def _each(name: str, x: Tensor) -> Tensor:
     """Apply a C function of one float to every element of a float32 tensor."""
-    if type(x) is not Tensor:
+    if hasattr(x, "held"):
         return _exactly(name.removesuffix("f"), x)
     x = x.contiguous()
     y = torch.empty_like(x)
@@ -67,7 +67,7 @@ def _each(name: str, x: Tensor) -> Tensor:
 
 
 def _exactly(name: str, *operands: Tensor) -> Tensor:
-    """Apply a function to tensors that have no elements to read, such as expressions: it is that of
+    """Apply a function to expressions (`held`), which have no elements to read: it is that of
     real numbers, and its rounding is not PyTorch's.
     """
     return getattr(torch, name)(*(each.double() for each in operands)).float()
@@ -107,7 +107,7 @@ def tanh(x: Tensor) -> Tensor:
     """Compute (1 - e**-2x) / (1 + e**-2x), each operation rounded: a relative error of 1e-4 near
     zero.
     """
-    if type(x) is not Tensor:
+    if hasattr(x, "held"):
         return _exactly("tanh", x)
     power = exp(-2 * x)
     quotient = (1 - power) / (1 + power)
@@ -116,6 +116,6 @@ def tanh(x: Tensor) -> Tensor:
 
 def power(base: Tensor, exponent: Tensor) -> Tensor:
     """Compute e**(exponent * log(base)), each operation rounded to float32."""
-    if type(base) is not Tensor:
+    if hasattr(base, "held"):
         return _exactly("pow", base, exponent)
     return exp(exponent * log(base))

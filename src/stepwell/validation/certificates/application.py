@@ -8,12 +8,11 @@ from functools import cache
 from typing import Any, cast, get_args
 
 import torch
-from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.op_text import text_of
-from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
@@ -21,13 +20,13 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite
 from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.sizes.size import number_of
-from stepwell.ir.types import dims, element, is_static
+from stepwell.ir.types import dims, is_static
 from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.checker.check import Definition, EqualityGraph
 from stepwell.validation.certificates.checker.statements import MOST_STEPS, pairs_of
 from stepwell.validation.compare import differs
-from stepwell.validation.fills import Fill, value_of
+from stepwell.validation.fills import value_of
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import covers, known
 from stepwell.validation.rules.verdicts import rules
@@ -79,19 +78,6 @@ def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | Non
     places = dict.fromkeys(ops.index(op) for op in (*old, *ops[:-1]))
     said = [_writes_otherwise(program, f, place) for f in _forms(rewrite) for place in places]
     return None if None in said else next(iter(said), "nothing is before")
-
-
-def has_quantized_values(program: Program) -> bool:
-    """Whether a statement contains quantized values or the integers that store them.
-
-    Running such a statement proves little: the results may agree within a quantization step
-    although a multiplier, a zero point or a table entry is off by one.
-    """
-    ops = program.method("equal").body.block.ops
-    values = [v.type for op in ops for v in (*op.operands, *op.results)]
-    kinds = [element(t) for t in values if isinstance(t, TensorType)]
-    storage = [k for k in kinds if isinstance(k, IntegerType) and 1 < k.bitwidth < 64]
-    return bool(storage) or any(isinstance(kind, UniformQuantizedType) for kind in kinds)
 
 
 def is_reproduced_by(program: Program, name: str) -> bool:
@@ -165,23 +151,16 @@ class _Bounded(Interpreter):
         super().step(op, environment)
 
 
-DRAWS: tuple[Fill, ...] = ("random", "sizes mixed", "infinities")
-"""The fills of inputs that a statement is run on."""
-
-
-def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -> str | None:
+def runs(program: Program, bound: Bound, seed: int = 0) -> str | None:
     """Run a statement on random numbers. Return how the old and the new values differ beyond the
     bound, or None.
-
-    Args:
-        draw: one of `DRAWS`.
 
     Raises:
         StepwellError: the statement cannot be run in this process.
     """
     generator = torch.Generator().manual_seed(seed)
     block = program.method("equal").body.block
-    environment: dict[SSAValue, Any] = {a: _input(a.type, generator, draw) for a in block.args}
+    environment: dict[SSAValue, Any] = {a: _input(a.type, generator) for a in block.args}
     interpreter = _Bounded(program.weights)
     try:
         with torch.no_grad():
@@ -197,9 +176,9 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: Fill = "random") -
     return None
 
 
-def _input(type_: Any, generator: torch.Generator, draw: Fill) -> Any:
+def _input(type_: Any, generator: torch.Generator) -> Any:
     if not isinstance(type_, TensorType):
         raise StepwellError(f"an input of type {type_} cannot be sampled: it is no tensor")
     if not is_static(type_):
         raise StepwellError(f"an input with a symbolic size, {type_}, cannot be sampled")
-    return value_of(type_, draw, [*map(number_of, dims(type_))], generator)
+    return value_of(type_, "random", [*map(number_of, dims(type_))], generator)

@@ -33,14 +33,13 @@ from stepwell.ir.weight_descriptions import store_of
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.checker import statements
 from stepwell.validation.certificates.checker.expressions import chosen_by
-from stepwell.validation.certificates.checker.statements import KINDS, TRIED, Undecided
+from stepwell.validation.certificates.checker.statements import KINDS, NARROWED, TRIED, Undecided
 
 VERSION = 2
 MOST_ELEMENTS = 1 << 28  # Of all values and weights of a statement.
 _NAME = re.compile(r"v\d{1,18}")
-_READINGS = {kind + end: KINDS[i // 2 * 2 : i + 1]  # Those that are tried for each label.
-             for i, kind in enumerate(KINDS) for end in ("", TRIED)}  # fmt: skip
-_IMPLIED = ("follows", "step", "nothing", "run")  # Labels of applications without a statement.
+_READINGS = {kind + end: KINDS[i // 2 * 2 : i + 1] for i, kind in enumerate(KINDS)
+             for end in ("", NARROWED, TRIED, NARROWED + TRIED)}  # fmt: skip
 _ASSUMED = ("rule", "values", "run", "nothing")  # Labels of statements that are not decided.
 _ASSERTIONS = ("aten._assert_", "aten.sym_constrain_range")
 
@@ -201,7 +200,7 @@ class _Check:
             step()
         except Exception as error:  # No text is trusted.
             text = error.problems[0].fact if isinstance(error, StepwellError) else str(error)
-            fault = f"{place}: {text or error!r}".encode(errors="backslashreplace").decode()
+            fault = f"{place}: {text or repr(error)}".encode(errors="backslashreplace").decode()
             self.found.faults.append(fault.splitlines()[0])
         return not self.found.faults
 
@@ -219,8 +218,7 @@ class _Check:
             for op in func.body.block.ops:
                 numbers.update((value, self.number(value, True)) for value in op.results)
                 made = _definition(op, numbers)
-                if op.results:
-                    self.graph.define(made)
+                self.graph.define(made)
                 if _has_effect(op, made):
                     self.effects[name].append(made)
         self.wanted = [numbers[value] for _, value in observed(self.start)]
@@ -242,8 +240,6 @@ class _Check:
 
     def entry(self, number: int, entry: Entry) -> None:
         """Check the statement of one application, and record that its pairs of values are equal."""
-        if entry.by not in (*_IMPLIED, *((*_READINGS, *_ASSUMED) if entry.statement else ())):
-            raise Undecided(f"it rests on {entry.by[:40]!r}, which is no proof")
         program = Program.parse(entry.statement, self.store) if entry.statement else None
         pairs = self.placed(program) if program else []
         if program is None or (
@@ -252,7 +248,7 @@ class _Check:
             self.found.implied += 1
             return
         kinds = _READINGS.get(entry.by, ())
-        if entry.by in _ASSUMED or statements.decide(program, kinds, self.seed).endswith(TRIED):
+        if entry.by in _ASSUMED or statements.decide(program, kinds, self.seed) not in KINDS:
             self.found.assumptions.append((number, entry, program))
         else:
             self.found.proved += 1
@@ -324,8 +320,7 @@ class _Check:
                 if _has_effect(op, made):
                     same = self.next(effects, made)
                     numbers.update(zip(op.results, same.results if same else (), strict=True))
-                elif op.results:
-                    self.graph.define(made)
+                self.graph.define(made)
             self.next(effects, None)
         if [name for name, _ in observed(program)] != [name for name, _ in observed(self.start)]:
             raise Undecided("it writes to other state or inputs than the first program")

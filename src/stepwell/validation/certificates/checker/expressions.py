@@ -187,6 +187,7 @@ class Arithmetic:
 
     def __init__(self, is_exact: bool, seed: int = 0) -> None:
         self.is_exact, self.seed = is_exact, seed
+        self.narrows = False  # Whether an integer was taken to fit into 32 bits.
 
     def made(self, held: Tensor, dtype: torch.dtype) -> Expressions:
         found: Any = private.without_elements(Expressions, held.shape, dtype)
@@ -207,13 +208,12 @@ class Arithmetic:
             return held
         if wanted == torch.bool:
             return digest("nonzero", held)
-        keeps = not wanted.is_floating_point and given.itemsize < 4
-        keeps &= torch.promote_types(given, wanted) == wanted
+        fits = torch.promote_types(given, wanted) == wanted
+        keeps = fits and not wanted.is_floating_point and given.itemsize < 4
         if not self.is_exact:  # It is neither rounded nor too large for a type of 32 bits.
-            is_number = given.itemsize > 1 or not given.is_floating_point
-            to_float = wanted.is_floating_point and wanted.itemsize > 1
             to_wide = wanted.itemsize >= 4 and not given.is_floating_point
-            keeps |= is_number and (to_float or to_wide)
+            keeps |= to_wide or wanted.is_floating_point
+            self.narrows |= to_wide and not fits
         return held if keeps else digest(f"{given}→{wanted}", held)
 
     def name_of(self, value: Any) -> str:
@@ -370,13 +370,15 @@ def _decomposed(call: Call) -> Any:
 def _converted(call: Call) -> Any:
     value: Any = call.given.get("src", call.args[0])
     is_wide = call.of.itemsize >= 4 and not call.arithmetic.is_exact  # It does not overflow.
-    return value.held if is_wide and _is_whole(value) else call.arithmetic.numbers(value, call.of)
+    is_whole = is_wide and value.is_floating_point() and _is_whole(value)
+    return value.held if is_whole else call.arithmetic.numbers(value, call.of)
 
 
 def _wrapped(call: Call) -> Any:
-    is_free = type(call.args[1]) is int and not call.arithmetic.is_exact  # It does not overflow.
-    is_free = is_free and call.args[1] == 0xFFFFFFFF
-    return call.arithmetic.numbers(call.args[0]) if is_free else NotImplemented
+    x, mask = call.args
+    if call.arithmetic.is_exact or type(mask) is not int or mask != 0xFFFFFFFF:
+        return NotImplemented
+    return call.arithmetic.cast(x.held, torch.int64, torch.int32)
 
 
 def _quantized(call: Call) -> Any:

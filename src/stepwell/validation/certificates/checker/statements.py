@@ -30,6 +30,7 @@ from stepwell.validation.certificates.checker.expressions import Arithmetic, Exp
 SMALL = 4096  # The size up to which a constant that a rewrite created is read by its elements.
 GIVEN = ", by the numbers of small weights"  # Small weights of the model are read as well.
 TRIED = ", at sizes that were tried"
+NARROWED = ", if no integer exceeds 32 bits"
 KINDS = ("bits", "reals", f"bits{GIVEN}", f"reals{GIVEN}")
 MOST_STEPS = 1 << 16  # A loop in a statement may not end.
 SCRATCH = ("scratch", "output_scratch")  # Sizes of memory, which an op's verifier checks.
@@ -59,8 +60,8 @@ def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
 def decide(
     program: Program, kinds: Sequence[str], seed: int = 0, pairs: Any = None, make: Any = Arithmetic
 ) -> str:
-    """Return the first of some readings in which all pairs of a statement are equal; one of
-    symbolic sizes is decided at two choices of them, and the reading says so.
+    """Return the first of some readings in which all pairs of a statement are equal, and what it
+    assumes: that integers fit into 32 bits, or two choices of symbolic sizes.
     """
     pairs, reason = pairs_of(program) if pairs is None else pairs, "no proof is claimed"
     for kind in kinds:
@@ -68,7 +69,7 @@ def decide(
         try:
             for sizes in (choices := _sizes(program)):
                 _Run(program.weights, made, kind.endswith(GIVEN), sizes).compare(program, pairs)
-            return kind + (TRIED if len(choices) > 1 else "")
+            return kind + NARROWED * made.narrows + TRIED * (len(choices) > 1)
         except Exception as error:  # What cannot be followed is not decided.
             reason = f"it is not so: {error}"
     raise Undecided(reason)
