@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 from stepwell.dialects.cmsis.costs import LAYOUT as CMSIS
 from stepwell.dialects.tosa.costs import LAYOUT as TOSA
 from stepwell.dialects.xnnpack.costs import COSTS
-from stepwell.dialects.xnnpack.costs.nodes import leaves, time_of
+from stepwell.dialects.xnnpack.costs.nodes import leaves, nanoseconds
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
@@ -214,11 +214,16 @@ def cost(program: Program, target: str) -> float:
     XNNPACK: nanoseconds of `dialects/xnnpack/costs`. TOSA: operators, then elements. CMSIS-NN:
     multiplications and elements, with the cost of calls from `dialects/cmsis/costs.py`.
     """
+    return sum(cost_of(op, target) for op in leaves(program))
+
+
+def cost_of(op: Operation, target: str) -> float:
+    """Estimate the cost of one op, as `cost` does."""
     if target == "xnnpack":
-        return time_of(program, COSTS)
+        return nanoseconds(op, COSTS)
     if target.startswith("tosa"):
-        return sum(TOSA.op + operations(op) for op in leaves(program))
-    return sum(CMSIS.op + _work(op) for op in leaves(program))
+        return TOSA.op + operations(op)
+    return CMSIS.op + _work(op)
 
 
 def _work(op: Operation) -> float:

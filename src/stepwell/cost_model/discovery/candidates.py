@@ -8,15 +8,14 @@ leaves the first term more expensive than the second.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from stepwell.cost_model.discovery.enumeration import GAIN, NAMES, Candidate, Tree, inputs_of
-from stepwell.cost_model.discovery.evaluation import FAILS, appended
+from stepwell.cost_model.discovery.enumeration import NAMES, Candidate, Tree, inputs_of
+from stepwell.cost_model.discovery.evaluation import append_node
 from stepwell.cost_model.discovery.grammar import Grammar, Node, input_type
 from stepwell.cost_model.optimum import cost
 from stepwell.dialects.quant.types import quantization
@@ -48,35 +47,30 @@ def program_of(
             program's ports are.
 
     Raises:
-        StepwellError: a term has no op for these sizes.
+        NotApplicable: a node does not take these sizes.
     """
     used = sorted(set().union(*map(inputs_of, trees)))
     types = [input_type(grammar.inputs[number], sizes) for number in used]
     block = Block(arg_types=[_plain(type_) if takes_floats else type_ for type_ in types])
-    made: dict[Tree, SSAValue] = {}
+    values: dict[Tree, SSAValue] = {}
     for number, argument, type_ in zip(used, block.args, types, strict=True):
         argument.name_hint = NAMES[number]
-        made[number] = _converted(argument, type_, block)
+        values[number] = _converted(argument, type_, block)
 
     def value(tree: Tree) -> SSAValue:
-        if tree not in made:
+        if tree not in values:
             assert not isinstance(tree, int)
-            op = appended(nodes[tree[0]], [value(part) for part in tree[1]], block)
-            if op is None:
-                raise StepwellError(f"{nodes[tree[0]]} does not take its operands")
-            made[tree] = op.results[0]
-        return made[tree]
+            operands = [value(part) for part in tree[1]]
+            values[tree] = append_node(nodes[tree[0]], operands, block).results[0]
+        return values[tree]
 
     results = [value(tree) for tree in trees]
     if takes_floats:
         results = [_converted(result, _plain(result.type), block) for result in results]
     block.add_op(ReturnOp(*results))
     kind = ([a.type for a in block.args], [result.type for result in results])
-    module = ModuleOp(
-        [FuncOp("forward", kind, Region(block))],
-        {"stepwell.level": StringAttr(grammar.level)},
-    )
-    return Program(module, WeightStore())
+    method = FuncOp("forward", kind, Region(block))
+    return Program(ModuleOp([method], {"stepwell.level": StringAttr(grammar.level)}), WeightStore())
 
 
 def _plain(type_: Any) -> Any:
@@ -91,43 +85,30 @@ def _converted(value: SSAValue, type_: Any, block: Block) -> SSAValue:
     return op.results[0]
 
 
-@dataclass(frozen=True)
-class Flow:
-    """The costs of both sides of a candidate behind today's flow to a target."""
-
-    target: str
-    before: float
-    after: float
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the flow does not reach the cheaper side by itself."""
-        return self.before > self.after * GAIN
-
-
-def flows(grammar: Grammar, nodes: Sequence[Node], found: Candidate, sizes: Mapping[str, int]
-) -> list[Flow]:  # fmt: skip
-    """Return the costs of a candidate's sides behind each flow that lowers both."""
-    costs: list[Flow] = []
+def flows(
+    grammar: Grammar, nodes: Sequence[Node], pair: Candidate, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the ratio of the costs of a candidate's sides after each flow that lowers both, by
+    target.
+    """
+    ratios: dict[str, float] = {}
     for target in FLOWS.get(grammar.target, (grammar.target,)):
-        both = [
+        before, after = (
             _lowered(program_of(grammar, nodes, [tree], sizes, takes_floats=True), target)
-            for tree in (found.before, found.after)
-        ]
-        if both[0] is not None and both[1] is not None:
-            costs.append(Flow(target, both[0], both[1]))
-    return costs
+            for tree in (pair.before, pair.after)
+        )
+        if before is not None and after is not None:
+            ratios[target] = before / max(after, 1.0)
+    return ratios
 
 
 def _lowered(program: Program, target: str) -> float | None:
-    """Return the cost of a program behind the flow to a target; None if it is not lowered."""
+    """Return the cost of a program after the flow to a target; None if it is not lowered."""
     public = PublicProgram(program.module, program.weights)
-    try:
-        raised = public.raise_to("aten")
-        return cost(lower(raised, target).program, target)
-    except FAILS:
-        pass
-    try:
-        return cost(lower(public, target).program, target)
-    except FAILS:
-        return None
+    for raises in (True, False):
+        try:
+            source = public.raise_to("aten") if raises else public
+            return cost(lower(source, target).program, target)
+        except StepwellError:
+            continue
+    return None

@@ -1,9 +1,10 @@
 """The nodes that terms are built from, for each target: a table of templates.
 
-A template is a call in the notation of rules, `clamp(x, output_min=0.0)`: names in lower case are
-operands, names in capitals are choices that depend on the first operand's shape (`CHOICES`), and
-everything else is a fixed argument. A grammar has few nodes and inputs, so that all terms up to
-its number of nodes can be enumerated; several grammars cover the nodes of a target.
+A template is a call, `clamp(x, output_min=0.0)`. Names in lower case are operands, names in
+capitals are choices of arguments (`CHOICES`), and everything else is a fixed argument. An argument
+is a Python expression; in a choice, `s0`, `s1`, … are the sizes of the first operand. A grammar has
+few nodes and inputs, so that all terms up to its number of nodes can be enumerated; several
+grammars cover the nodes of a target.
 """
 
 from __future__ import annotations
@@ -11,18 +12,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, permutations, product
-from math import prod
 from typing import Any
 
-from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import f32, i1, i8, i32
 from stepwell.ir.types import element, tensor
 from stepwell.translate.rules.examples import meant
 from stepwell.translate.rules.operators import OperatorReader, op_named, operator_of
 
-Shape = Sequence[int]
 NAMED_TYPES: dict[str, Any] = {
     "f32": f32,
     "i32": i32,
@@ -32,140 +29,84 @@ NAMED_TYPES: dict[str, Any] = {
     "q2": element(meant("tensor<1x!quant.uniform<i8:f32, 0.25>>")),
 }
 """The element types of a grammar: `q1` and `q2` are int8 of two scales."""
-OFFSETS = "offsets of the"
-"""How the label of a choice of offsets begins; that of the sizes beside it says the rest."""
 RESULT = "to"
 """The argument of a template that states the result's element type."""
 
-
-@dataclass(frozen=True)
-class Choice:
-    """An argument that depends on the shape of a node's first operand; None if there is none."""
-
-    label: str
-    of: Callable[[Shape], Any]
-
-    def __str__(self) -> str:
-        return self.label
+Arguments = tuple[str, ...]
+"""The expressions of one choice: one for each argument that it fills."""
 
 
-def _orders(rank: int) -> list[Choice]:
-    identity = tuple(range(rank))
-    orders = [order for order in permutations(identity) if order != identity]
-    return [Choice(str(list(order)), lambda shape, order=order: list(order)) for order in orders]
+def _list(items: Iterable[object]) -> str:
+    return f"[{', '.join(map(str, items))}]"
 
 
-def _axes(rank: int) -> list[Choice]:
-    return [Choice(str(axis), lambda shape, axis=axis: axis) for axis in range(rank)]
+def _sizes(rank: int) -> list[str]:
+    return [f"s{axis}" for axis in range(rank)]
 
 
-def _axis_lists(rank: int) -> list[Choice]:
-    return [Choice(str([axis]), lambda shape, axis=axis: [axis]) for axis in range(rank)]
-
-
-def _shapes(rank: int) -> list[Choice]:
-    """Return the shapes that a reshape of `rank` axes may give: axes merged, or a unit axis moved
-    to the other end.
+def _shapes(rank: int) -> list[Arguments]:
+    """Return the shapes that a reshape may give: axes merged, or a unit axis or the last axis
+    moved to the other end.
     """
-    merged = [
-        Choice(
-            f"axes {at} and {at + 1} merged",
-            lambda s, at=at: [*s[:at], s[at] * s[at + 1], *s[at + 2 :]],
-        )
-        for at in range(rank - 1)
-    ]
-    turned = Choice("last axis in front", lambda s: [s[-1], *s[:-1]] if rank > 1 else None)
-    return [
-        *merged,
-        turned,
-        Choice("flat", lambda s: [prod(s)] if rank > 2 else None),
-        Choice("unit axis in front", lambda s: [1, *s] if rank < 4 else None),
-        Choice("unit axis behind", lambda s: [*s, 1] if rank < 4 else None),
-        Choice("split in front", lambda s: [1, s[0], *s[1:]] if rank == 2 else None),
-    ]
+    s = _sizes(rank)
+    merged = [[*s[:at], f"{s[at]} * {s[at + 1]}", *s[at + 2 :]] for at in range(rank - 1)]
+    turned = [[s[-1], *s[:-1]]] if rank > 1 else []
+    flat = [[" * ".join(s)]] if rank > 2 else []
+    units = [["1", *s], [*s, "1"]] if rank < 4 else []
+    return [(_list(shape),) for shape in (*merged, *turned, *flat, *units)]
 
 
-_CUTS: Mapping[str, Callable[[int], tuple[int, int] | None]] = {
-    "all": lambda n: (0, n),
-    "first": lambda n: (0, n - 1),
-    "last": lambda n: (1, n - 1),
-    "first but two": lambda n: (0, n - 2),
-    "middle": lambda n: (1, n - 2),
-    "last but two": lambda n: (2, n - 2),
-    "first half": lambda n: (0, n // 2) if n % 2 == 0 else None,
-    "second half": lambda n: (n // 2, n // 2) if n % 2 == 0 else None,
+_CUTS = {
+    "first": ("0", "{} - 1"),
+    "last": ("1", "{} - 1"),
+    "first but two": ("0", "{} - 2"),
+    "middle": ("1", "{} - 2"),
+    "last but two": ("2", "{} - 2"),
+    "first half": ("0", "{} // 2"),
+    "second half": ("{} // 2", "{} // 2"),
 }
-"""Parts of an axis of some size: the offset and the size."""
+"""Parts of an axis: the offset and the size."""
+_ENDS = ("first", "last")
 
 
-def _parts(rank: int) -> list[tuple[Choice, Choice]]:
-    """Return (offsets, sizes) of the first and the last part of each axis."""
-    return _taken({axis: kind} for axis in range(rank) for kind in ("first", "last"))
-
-
-def _cuts(rank: int) -> list[tuple[Choice, Choice]]:
-    """Return (offsets, sizes) of parts of one axis, and of parts of two axes."""
-    one = [{axis: kind} for axis in range(rank) for kind in _CUTS if kind != "all"]
-    ends = ("first", "last")
-    two = [{a: k, b: m} for a, b in combinations(range(rank), 2) for k in ends for m in ends]
-    return _taken([*one, *two])
-
-
-def _taken(parts: Iterable[Mapping[int, str]]) -> list[tuple[Choice, Choice]]:
-    """Return (offsets, sizes) of parts of a tensor: the kind of part by axis, all of the others."""
-    found: list[tuple[Choice, Choice]] = []
-    for kinds in parts:
-
-        def of(shape: Shape, place: int, kinds: Mapping[int, str] = kinds) -> Any:
-            cuts = [_CUTS[kinds.get(axis, "all")](size) for axis, size in enumerate(shape)]
-            is_part = all(cut is not None and cut[1] > 0 for cut in cuts)
-            return [cut[place] for cut in cuts if cut] if is_part else None
-
-        label = " and ".join(f"{kind} of axis {axis}" for axis, kind in kinds.items())
-        offsets = Choice(f"{OFFSETS} {label}", partial(of, place=0))
-        found.append((offsets, Choice(f"the {label}", partial(of, place=1))))
+def _parts(rank: int, cuts: Iterable[Mapping[int, str]]) -> list[Arguments]:
+    """Return (offsets, sizes) for the name of the part of some axes; others are taken whole."""
+    found: list[Arguments] = []
+    for cut in cuts:
+        parts = [_CUTS[cut[at]] if at in cut else ("0", "{}") for at in range(rank)]
+        both = [[part[k].format(f"s{at}") for at, part in enumerate(parts)] for k in (0, 1)]
+        found.append((_list(both[0]), _list(both[1])))
     return found
 
 
-def _pads(rank: int) -> list[tuple[Choice, Choice]]:
-    """Return (before, after): one element before or behind each axis."""
-    found: list[tuple[Choice, Choice]] = []
-    for axis, is_last in product(range(rank), (False, True)):
-        one = [int(at == axis) for at in range(rank)]
-        none = [0] * rank
-        before, after = (none, one) if is_last else (one, none)
-        found.append(
-            (
-                Choice(f"{before} before", lambda s, v=before: list(v)),
-                Choice(f"{after} behind", lambda s, v=after: list(v)),
-            )
-        )
-    return found
+def _cuts(rank: int) -> list[Arguments]:
+    """Return parts of one axis, and the ends of two axes."""
+    two = [{a: k, b: m} for a, b in combinations(range(rank), 2) for k in _ENDS for m in _ENDS]
+    return _parts(rank, [*({axis: kind} for axis in range(rank) for kind in _CUTS), *two])
 
 
-def _pairs(rank: int) -> list[Choice]:
-    lists = [[*([0, 0] * axis), *pad, *([0, 0] * (rank - axis - 1))]
-             for axis in range(rank) for pad in ([1, 0], [0, 1])]  # fmt: skip
-    return [Choice(str(pads), lambda s, pads=pads: list(pads)) for pads in lists]
+def _pads(rank: int) -> list[list[tuple[int, int]]]:
+    """Return (before, after) of each axis: one element before or after one axis."""
+    ends = ((1, 0), (0, 1))
+    return [[end if at == axis else (0, 0) for at in range(rank)]
+            for axis in range(rank) for end in ends]  # fmt: skip
 
 
-def _torch_pads(rank: int) -> list[Choice]:
-    lists = [[*([0, 0] * axis), *pad] for axis in range(rank) for pad in ([1, 0], [0, 1])]
-    return [Choice(str(pads), lambda s, pads=pads: list(pads)) for pads in lists]
-
-
-CHOICES: dict[str, Callable[[int], Sequence[Any]]] = {
-    "ORDER": _orders,
-    "AXIS": _axes,
-    "AXES": _axis_lists,
+CHOICES: dict[str, Callable[[int], Sequence[Arguments]]] = {
+    "ORDER": lambda rank: [(_list(order),) for order in permutations(range(rank))][1:],
+    "AXIS": lambda rank: [(str(axis),) for axis in range(rank)],
+    "AXES": lambda rank: [(_list([axis]),) for axis in range(rank)],
     "SHAPE": _shapes,
-    "PART": _parts,
+    "PART": lambda rank: _parts(rank, ({a: k} for a, k in product(range(rank), _ENDS))),
     "CUT": _cuts,
-    "PADS": _pads,
-    "PAIRS": _pairs,
-    "TORCH_PADS": _torch_pads,
+    "PADS": lambda rank: [tuple(map(_list, zip(*pads, strict=True))) for pads in _pads(rank)],
+    "PAIRS": lambda rank: [(_list(n for pair in pads for n in pair),) for pads in _pads(rank)],
+    "TORCH_PADS": lambda rank: [
+        (_list(n for pair in pads[::-1] for n in pair),) for pads in _pads(rank)
+    ],
 }
-"""Choices by name, for a rank. A choice of pairs fills two arguments: `offsets=PART, sizes=PART`.
+"""Choices by name, for a rank. One of two expressions fills two arguments, `offsets=PART,
+sizes=PART`.
 """
 
 
@@ -176,36 +117,40 @@ class Node:
     Attributes:
         op: the op's name.
         operands: the number of operands that are terms.
-        arguments: the op's other arguments, in order; a `Choice` depends on the first operand.
-        rank: the rank of the first operand for which the choices are; None: any.
+        arguments: the op's other arguments, in order, as expressions.
+        rank: the rank of the first operand for which the expressions are; None: any.
     """
 
     op: str
     operands: int
-    arguments: tuple[tuple[str, Any], ...]
+    arguments: tuple[tuple[str, str], ...]
     rank: int | None = None
 
     @property
     def reader(self) -> OperatorReader:
         """Return the parameters of the op."""
-        found = op_named(self.op)
-        assert found is not None
-        return operator_of(found)
+        known = op_named(self.op)
+        assert known is not None, f"there is no op {self.op}"
+        return operator_of(known)
 
-    def fields(self, shape: Shape) -> dict[str, Any] | None:
-        """Return the arguments for a first operand of some shape; None if there are none."""
+    def fields(self, shape: Sequence[Any]) -> dict[str, Any] | None:
+        """Return the arguments for a first operand of some shape; None if there are none: the
+        rank is another, a part has no elements, or a symbolic size is an argument of an op whose
+        arguments are numbers.
+        """
         if self.rank is not None and len(shape) != self.rank:
             return None
-        found: dict[str, Any] = {}
-        for name, value in self.arguments:
-            found[name] = value.of(shape) if isinstance(value, Choice) else value
-            if isinstance(value, Choice) and found[name] is None:
-                return None
-        return found
+        names = NAMED_TYPES | dict(zip(_sizes(len(shape)), shape, strict=True))
+        fields = {name: eval(text, names) for name, text in self.arguments}
+        listed = [n for value in fields.values() if isinstance(value, list) for n in value]
+        if not self.op.startswith("aten.") and not all(isinstance(n, int) for n in listed):
+            return None
+        sizes = fields.get("sizes") or fields.get("size") or (1,)
+        return fields if min(sizes) > 0 else None
 
     def __str__(self) -> str:
-        held = ", ".join(f"{name}={value}" for name, value in self.arguments)
-        return f"{self.op}({', '.join(['%'] * self.operands)}{', ' if held else ''}{held})"
+        arguments = [f"{name}={text}" for name, text in self.arguments]
+        return f"{self.op}({', '.join(['%'] * self.operands + arguments)})"
 
 
 @dataclass(frozen=True)
@@ -239,39 +184,27 @@ class Grammar:
 
 
 def _expanded(text: str, level: str, ranks: Sequence[int]) -> Iterator[Node]:
-    """Yield the nodes of a template.
-
-    Raises:
-        StepwellError: the template names an unknown op or argument.
-    """
-    call = ast.parse(text.strip(), mode="eval").body
-    if not isinstance(call, ast.Call):
-        raise StepwellError(f"{text!r} is no call")
-    op = f"{level}.{ast.unparse(call.func)}"
-    if op_named(op) is None:
-        raise StepwellError(f"there is no op {op}")
-    parameters = [p.name for p in operator_of(op_named(op)).parameters]  # pyright: ignore[reportArgumentType]
-    given = [*zip(parameters, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)]
-    is_operand = [isinstance(t, ast.Name) and t.id.islower() and n != RESULT for n, t in given]
-    count = sum(is_operand)
-    held = [each for each, is_value in zip(given, is_operand, strict=True) if not is_value]
-    names = [t.id for _, t in held if isinstance(t, ast.Name) and t.id in CHOICES]
-    for rank in ranks if names else (None,):
-        choices = CHOICES[names[0]](rank) if names and rank is not None else [()]
-        for choice in choices:
-            parts = iter(choice if isinstance(choice, tuple) else (choice,))
-            yield Node(op, count, tuple((str(n), _value(t, parts)) for n, t in held), rank)
+    """Yield the nodes of a template."""
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    bare = Node(f"{level}.{ast.unparse(call.func)}", 0, ())
+    positional = [(p.name, t) for p, t in zip(bare.reader.parameters, call.args, strict=False)]
+    terms = [*positional, *((k.arg or "", k.value) for k in call.keywords)]
+    given = [(name, ast.unparse(term)) for name, term in terms]
+    arguments = [(name, text) for name, text in given if not _is_operand(text)]
+    chosen = [name for name, text in arguments if text in CHOICES]
+    kind = dict(arguments)[chosen[0]] if chosen else ""
+    for rank in ranks if chosen else (None,):
+        for texts in CHOICES[kind](rank) if rank is not None else [()]:
+            filled = dict(arguments) | dict(zip(chosen, texts, strict=True))
+            yield Node(bare.op, len(given) - len(arguments), tuple(filled.items()), rank)
 
 
-def _value(term: ast.expr, parts: Iterator[Any]) -> Any:
-    if isinstance(term, ast.Name) and term.id in CHOICES:
-        return next(parts)
-    if isinstance(term, ast.Name):
-        return NAMED_TYPES[term.id]
-    return ast.literal_eval(term)
+def _is_operand(text: str) -> bool:
+    return text.isidentifier() and text.islower() and text not in NAMED_TYPES
 
 
-def input_type(text: str, sizes: Mapping[str, int]) -> Any:
+def input_type(text: str, sizes: Mapping[str, Any]) -> Any:
     """Return the tensor type of an input, `f32 A B`, for some sizes of its axes."""
     kind, *axes = text.split()
     shape = [int(axis) if axis.isdigit() else sizes[axis] for axis in axes]

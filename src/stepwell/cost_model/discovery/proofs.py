@@ -8,18 +8,17 @@ numbers under a condition (`CONDITIONS`), then the numbers that were enumerated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
 from typing import Any
 
 from stepwell.cost_model.discovery.candidates import program_of
 from stepwell.cost_model.discovery.enumeration import NAMES, Candidate, Tree
-from stepwell.cost_model.discovery.evaluation import FAILS, shape_of
-from stepwell.cost_model.discovery.grammar import RESULT, Choice, Grammar, Node, input_type
+from stepwell.cost_model.discovery.grammar import RESULT, Grammar, Node, input_type
 from stepwell.ir.declared.engine_behavior import changes_special_values
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Size
 from stepwell.translate.rules import read_rules
@@ -28,7 +27,8 @@ from stepwell.validation.rules.decision import Proof, Question, decide
 from stepwell.validation.rules.numbers import Path, Tokens
 from stepwell.validation.rules.verdicts import Verdict, prove
 
-_SAID = {Proof.BITS: "bit for bit", Proof.ZEROS: "but for the sign of a zero"}
+_CLAIMS = {Proof.BITS: "bit for bit", Proof.ZEROS: "but for the sign of a zero"}
+ENGINES = ", but for special values that engines change"
 
 
 def is_at_least_zero(number: float) -> bool:
@@ -48,35 +48,28 @@ def is_normal(number: float) -> bool:
     return number >= 2**-14
 
 
-ENGINES = ", but for special values that engines change"
-CONDITIONS = ("", "is_at_least_zero", "is_at_most_zero", "is_normal")
-"""The conditions on one number that are tried, the weakest first."""
+CONDITIONS = (None, is_at_least_zero, is_at_most_zero, is_normal)
+"""The conditions on one number that are tried, the weakest first; None is no condition."""
 
 
-def decided(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
+def decided(grammar: Grammar, nodes: Sequence[Node], pair: Candidate) -> str:
     """Return how a candidate is proved, `bit for bit, all sizes`; empty if it is not."""
     symbols: dict[str, Any] = {name: Size.symbol(name.lower()) for name in grammar.sizes[0]}
     small = [_small(sizes) for sizes in grammar.sizes]
-    for choices, said in (([symbols], "all sizes"), (small, "sizes that were tried")):
-        with suppress(*FAILS):  # The nodes may take no symbols.
-            least = min(_decided(grammar, nodes, found, sizes) for sizes in choices)
-            return (
-                f"{_SAID[least]}, {said}{_special(grammar, nodes, found)}" if least in _SAID else ""
-            )
+    for choices, scope in (([symbols], "all sizes"), (small, "sizes that were tried")):
+        with suppress(StepwellError):  # The nodes may take no symbols.
+            proof = min(_decided(grammar, nodes, pair, sizes) for sizes in choices)
+            program = program_of(grammar, nodes, [pair.after], small[0])
+            is_changed = any(map(changes_special_values, program.method().body.block.ops))
+            engines = ENGINES if is_changed else ""
+            return f"{_CLAIMS[proof]}, {scope}{engines}" if proof in _CLAIMS else ""
     return ""
 
 
-def _special(grammar: Grammar, nodes: Sequence[Node], found: Candidate) -> str:
-    """Return the exception for nodes of the second term whose engines change special values."""
-    program = program_of(grammar, nodes, [found.after], _small(grammar.sizes[0]))
-    ops = program.method().body.block.ops
-    return ENGINES if any(map(changes_special_values, ops)) else ""
-
-
 def _decided(
-    grammar: Grammar, nodes: Sequence[Node], found: Candidate, sizes: Mapping[str, Any]
+    grammar: Grammar, nodes: Sequence[Node], pair: Candidate, sizes: Mapping[str, Any]
 ) -> Proof:
-    program = program_of(grammar, nodes, [found.before, found.after], sizes)
+    program = program_of(grammar, nodes, [pair.before, pair.after], sizes)
     last = program.method().body.block.last_op
     assert last is not None
     one, other = last.operands
@@ -85,154 +78,118 @@ def _decided(
     with suppress(NotOfBytes):
         if apart_on_all(program, pairs=[(one, other)]) is None:
             return Proof.BITS
-    asked = Question(one, other, program.weights, Tokens(), Path(), EXACT)
-    return decide(asked).proof
-
-
-# -- rules as text -------------------------------------------------------------------------------
-
-
-@dataclass
-class _Text:
-    """The lines of one side of a rule."""
-
-    grammar: Grammar
-    nodes: Sequence[Node]
-    holes: Mapping[Any, str]
-    lines: list[str] = field(default_factory=list[str])
-    names: dict[Tree, str] = field(default_factory=dict[Tree, str])
-
-    def written(self, tree: Tree, letters: Iterator[str]) -> str:
-        """Add the lines of a term; return the name of its value."""
-        if isinstance(tree, int):
-            return f"%{NAMES[tree]}"
-        if tree not in self.names:
-            operands = [self.written(part, letters) for part in tree[1]]
-            self.names[tree] = f"%{next(letters)}"
-            self.lines.append(f"{self.names[tree]} = {self._call(tree, operands)}")
-        return self.names[tree]
-
-    def _call(self, tree: tuple[int, tuple[Tree, ...]], operands: Sequence[str]) -> str:
-        node = self.nodes[tree[0]]
-        sizes = _small(self.grammar.sizes[0])
-        program = program_of(self.grammar, self.nodes, [tree[1][0]], sizes)
-        last = program.method().body.block.last_op
-        assert last is not None
-        fields = node.fields(shape_of(last.operands[0].type)) or {}
-        given, parts = iter(operands), list[str]()
-        for parameter in node.reader.parameters:
-            if parameter.is_value and parameter.is_list:
-                parts.append(f"[{', '.join(given)}]")
-            elif parameter.is_value and parameter.name not in fields:
-                operand = next(given, None)
-                parts += [] if operand is None else [operand]
-            elif parameter.name in fields:
-                held = fields[parameter.name]
-                text = str(held).lower() if isinstance(held, bool) else str(held)
-                if isinstance(held, float) and held in self.holes:
-                    text = f"${self.holes[held]}"
-                is_named = parameter.by_name or not node.op.startswith("aten.")
-                parts.append(f"{parameter.name}={text}" if is_named else text)
-        return f"{node.op}({', '.join(parts)})"
-
-
-def _numbers(nodes: Sequence[Node], tree: Tree) -> list[Any]:
-    if isinstance(tree, int):
-        return []
-    own = [v for _, v in nodes[tree[0]].arguments if isinstance(v, float)]
-    return [*own, *(each for part in tree[1] for each in _numbers(nodes, part))]
-
-
-def is_expressible(nodes: Sequence[Node], tree: Tree) -> bool:
-    """Whether the notation of rules has all parts of a term: no constant operands, no arguments
-    that depend on sizes.
-    """
-    if isinstance(tree, int):
-        return True
-    node = nodes[tree[0]]
-    values = {parameter.name for parameter in node.reader.values}
-    for name, held in node.arguments:
-        of_sizes = isinstance(held, Choice) and held.label[:1] not in "[-0123456789"
-        if name in values or name == RESULT or of_sizes or ":" in str(held):
-            return False
-    return all(is_expressible(nodes, part) for part in tree[1])
-
-
-def rule_text(
-    name: str,
-    grammar: Grammar,
-    nodes: Sequence[Node],
-    found: Candidate,
-    holes: Mapping[Any, str],
-    conditions: Mapping[str, str],
-) -> str:
-    """Return a candidate as the text of a rule, with placeholders for some numbers."""
-    before = _Text(grammar, nodes, holes)
-    after = _Text(grammar, nodes, holes)
-    last = before.written(found.before, iter("abcdefgh"))
-    new = after.written(found.after, iter("pqrs"))
-    lines = [f"rule {name}", "    Found by enumeration.", "Before:"]
-    lines += [f"    {line}" for line in _renamed(before.lines, last)]
-    lines += ["After:"]
-    lines += [f"    {line}" for line in _renamed(after.lines, new)]
-    lines += [] if not isinstance(found.after, int) else [f"    %y_ = {new}"]
-    lines += [f"where {predicate}(${hole})" for hole, predicate in conditions.items() if predicate]
-    example = [f"${hole} = {number}" for number, hole in holes.items()]
-    example += [
-        f'%{NAMES[number]} = "{input_type(text, _small(grammar.sizes[0]))}"'
-        for number, text in enumerate(grammar.inputs)
-        if f"%{NAMES[number]}" in " ".join(before.lines)
-    ]
-    return "\n".join([*lines, f"for {', '.join(example)}"]).replace("%y_", "%result") + "\n"
+    return decide(Question(one, other, program.weights, Tokens(), Path(), EXACT)).proof
 
 
 def _small(sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: size if size <= 6 else 4 for name, size in sizes.items()}
 
 
-def _renamed(lines: Sequence[str], last: str) -> Iterator[str]:
-    for at, line in enumerate(lines):
-        is_last = at == len(lines) - 1 and line.startswith(f"{last} =")
-        yield f"%result{line[len(last) :]}" if is_last else line
+# -- rules as text -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FoundRule:
-    """A rule that was found, with its verdict."""
+def _lines(
+    tree: Tree, nodes: Sequence[Node], holes: Mapping[str, str], letters: Iterator[str]
+) -> list[str]:
+    """Return the lines of one side of a rule, the last of which defines `%result`."""
+    lines: list[str] = []
+    names: dict[Tree, str] = {}
 
-    text: str
-    verdict: Verdict
+    def name_of(part: Tree) -> str:
+        if isinstance(part, int):
+            return f"%{NAMES[part]}"
+        if part not in names:
+            node, operands = nodes[part[0]], ", ".join(map(name_of, part[1]))
+            if any(parameter.is_list for parameter in node.reader.values):
+                operands = f"[{operands}]"
+            written = [f"{name}={_literal(text, holes)}" for name, text in node.arguments]
+            names[part] = "%result" if part == tree else f"%{next(letters)}"
+            lines.append(f"    {names[part]} = {node.op}({', '.join([operands, *written])})")
+        return names[part]
+
+    last = name_of(tree)
+    return lines or [f"    %result = {last}"]
+
+
+def _literal(text: str, holes: Mapping[str, str]) -> str:
+    return (
+        f"${holes[text]}" if text in holes else {"True": "true", "False": "false"}.get(text, text)
+    )
+
+
+def _nodes_of(tree: Tree, nodes: Sequence[Node]) -> list[Node]:
+    if isinstance(tree, int):
+        return []
+    return [nodes[tree[0]], *(node for part in tree[1] for node in _nodes_of(part, nodes))]
+
+
+def _is_expressible(node: Node) -> bool:
+    """Whether the notation of rules has all parts of a node: no constant operands, no arguments
+    that depend on sizes, no stated type.
+    """
+    values = {parameter.name for parameter in node.reader.values}
+    return not any(
+        name in values or name == RESULT or ":" in text or re.search(r"\bs\d", text)
+        for name, text in node.arguments
+    )
+
+
+def rule_text(
+    name: str,
+    grammar: Grammar,
+    nodes: Sequence[Node],
+    pair: Candidate,
+    holes: Mapping[str, str],
+    conditions: Sequence[Callable[[float], bool] | None],
+) -> str:
+    """Return a candidate as the text of a rule.
+
+    Args:
+        holes: the placeholder for some of the numbers, by their text.
+        conditions: a predicate for each placeholder, or None.
+    """
+    before = _lines(pair.before, nodes, holes, iter("abcdefgh"))
+    after = _lines(pair.after, nodes, holes, iter("pqrs"))
+    where = [f"where {test.__name__}(${hole})"
+             for hole, test in zip(holes.values(), conditions, strict=True) if test]  # fmt: skip
+    example = [f"${hole} = {number}" for number, hole in holes.items()] + [
+        f'%{letter} = "{input_type(kind, _small(grammar.sizes[0]))}"'
+        for letter, kind in zip(NAMES, grammar.inputs, strict=False)
+        if re.search(f"%{letter}\\b", " ".join(before))
+    ]
+    head = [f"rule {name}", "    Found by enumeration.", "Before:"]
+    return "\n".join([*head, *before, "After:", *after, *where, f"for {', '.join(example)}", ""])
 
 
 def proved_rule(
-    name: str, grammar: Grammar, nodes: Sequence[Node], found: Candidate
-) -> FoundRule | None:
-    """Return the most general rule of a candidate that is proved; None if none is, or the notation
-    of rules cannot express it.
+    name: str, grammar: Grammar, nodes: Sequence[Node], pair: Candidate
+) -> tuple[str, Verdict] | None:
+    """Return the most general rule of a candidate that is proved, with its verdict; None if none
+    is, or the notation of rules cannot express it.
     """
-    if not is_expressible(nodes, found.before) or not is_expressible(nodes, found.after):
+    before = _nodes_of(pair.before, nodes)
+    if not all(map(_is_expressible, (*before, *_nodes_of(pair.after, nodes)))):
         return None
-    numbers = list(dict.fromkeys([*_numbers(nodes, found.before)]))
+    numbers = dict.fromkeys(text for node in before for _, text in node.arguments
+                            if re.fullmatch(r"-?\d+\.\d+", text))  # fmt: skip
     holes = {number: f"n{at}" for at, number in enumerate(numbers)}
-    write = partial(rule_text, name, grammar, nodes, found)
-    choices = [dict(zip(holes.values(), picked, strict=True))
-               for picked in product(CONDITIONS, repeat=len(holes))]  # fmt: skip
-    choices.sort(key=lambda each: sum(map(bool, each.values())))
-    for conditions in choices if holes and len(holes) <= 2 else ():
-        if all(_holds(conditions[hole], number) for number, hole in holes.items()):
-            text = write(holes, conditions)
-            verdict = _verdict(text)
-            if verdict is None or verdict.kind == "open":
-                break  # The solver decides no stronger condition either, but perhaps the numbers.
-            if verdict.is_proved:
-                return FoundRule(text, verdict)
-    text = write({}, {})
-    verdict = _verdict(text)
-    return FoundRule(text, verdict) if verdict is not None and verdict.is_proved else None
-
-
-def _holds(predicate: str, number: float) -> bool:
-    return not predicate or globals()[predicate](number)
+    choices = [
+        each
+        for each in product(CONDITIONS, repeat=len(holes))
+        if all(test is None or test(float(n)) for test, n in zip(each, holes, strict=True))
+    ]
+    choices.sort(key=lambda each: sum(map(bool, each)))
+    attempts = [(holes, each) for each in choices] if 0 < len(holes) <= 2 else []
+    is_open = False
+    for placeholders, conditions in [*attempts, ({}, ())]:
+        if is_open and placeholders:
+            continue  # The solver decides no stronger condition either, but perhaps the numbers.
+        text = rule_text(name, grammar, nodes, pair, placeholders, conditions)
+        verdict = _verdict(text)
+        if verdict is not None and verdict.is_proved:
+            return text, verdict
+        is_open |= verdict is None or verdict.kind == "open"
+    return None
 
 
 def _verdict(text: str) -> Verdict | None:
@@ -240,5 +197,5 @@ def _verdict(text: str) -> Verdict | None:
     try:
         (rewrite,) = read_rules(text, globals())
         return prove(rewrite)  # pyright: ignore[reportArgumentType]
-    except FAILS:
+    except StepwellError:
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.cost_model.discovery.candidates import flows
-from stepwell.cost_model.discovery.enumeration import GAIN, Candidate, Enumeration, size_of, told
+from stepwell.cost_model.discovery.enumeration import GAIN, Candidate, Enumeration, render, size_of
 from stepwell.cost_model.discovery.evaluation import Evaluator
 from stepwell.cost_model.discovery.proofs import decided, proved_rule
 from stepwell.cost_model.discovery.tables import grammars
@@ -79,34 +79,33 @@ class Result:
 
 def discover(name: str, terms: int = TERMS, judged: int = JUDGED) -> Result:
     """Enumerate a grammar, and judge the smallest candidates."""
-    begun = time.process_time()
-    grammar = grammars()[name]
-    found = Enumeration(grammar, terms)
+    start = time.process_time()
+    found = Enumeration(grammars()[name], terms)
     found.run()
-    minimal = found.minimal()
-    implied = found.implied + len(found.candidates) - len(minimal)
-    result = Result(name, found.terms, len(found.classes), implied, found.complete, len(minimal))
+    pairs = [*found.candidates()]
+    minimal = found.minimal(pairs)
+    implied, count = len(pairs) - len(minimal), len(found.classes)
+    result = Result(name, found.terms, count, implied, found.complete, len(minimal))
     for number, candidate in enumerate(minimal[:judged]):
         result.judged.append(_judged(found, candidate, f"{_slug(name)}-{number}"))
-    result.seconds = time.process_time() - begun
+    result.seconds = time.process_time() - start
     return result
 
 
-def _judged(found: Enumeration, candidate: Candidate, name: str) -> Finding:
+def _judged(found: Enumeration, pair: Candidate, name: str) -> Finding:
     grammar, nodes = found.grammar, found.nodes
-    costs = flows(grammar, nodes, candidate, Evaluator(grammar).large)
     finding = Finding(
-        told(candidate.before, nodes),
-        told(candidate.after, nodes),
-        size_of(candidate.before),
-        candidate.cost_before / max(candidate.cost_after, 1.0),
-        {flow.target: flow.before / max(flow.after, 1.0) for flow in costs},
+        render(pair.before, nodes),
+        render(pair.after, nodes),
+        size_of(pair.before),
+        pair.cost_before / max(pair.cost_after, 1.0),
+        flows(grammar, nodes, pair, Evaluator(grammar).large),
     )
     if finding.is_new:
-        finding.proof = decided(grammar, nodes, candidate)
-        rule = proved_rule(name, grammar, nodes, candidate) if finding.proof else None
+        finding.proof = decided(grammar, nodes, pair)
+        rule = proved_rule(name, grammar, nodes, pair) if finding.proof else None
         if rule is not None:
-            finding.rule, finding.scope = rule.text, str(rule.verdict)
+            finding.rule, finding.scope = rule[0], str(rule[1])
     return finding
 
 

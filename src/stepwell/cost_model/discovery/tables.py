@@ -6,6 +6,7 @@ three axes, whose sizes differ, are equal, or are 1.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -115,59 +116,49 @@ _ATEN_LAYERS = """mm.default(x,y) permute.default(x,ORDER) add.Tensor(x,y) mul.S
 
 
 def _grammars() -> Iterator[Grammar]:
-    def made(name: str, target: str, level: str, inputs: str, nodes: str, most: int,
-             ranks: tuple[int, ...] = (1,), sizes: tuple[dict[str, int], ...] = _VECTOR
+    def grammar(name: str, target: str, level: str, inputs: str, nodes: str, most: int,
+                ranks: tuple[int, ...] = (1,), sizes: tuple[dict[str, int], ...] = _VECTOR
     ) -> Grammar:  # fmt: skip
-        listed = tuple(part.strip() for part in inputs.split(","))
-        return Grammar(name, target, level, listed, tuple(_split(nodes)), most, ranks, sizes)
+        templates = tuple(re.split(r"(?<=\))\s+", nodes.strip()))
+        return Grammar(
+            name, target, level, tuple(inputs.split(", ")), templates, most, ranks, sizes
+        )
 
     for name, nodes in _XNNPACK.items():
-        yield made(name, "xnnpack", "xnnpack", "f32 A, f32 A", nodes, 4)
+        yield grammar(name, "xnnpack", "xnnpack", "f32 A, f32 A", nodes, 4)
     for rank, axes, sizes in ((2, "A B", _MATRIX), (3, "A B C", _CUBE)):
-        given, last = f"f32 {axes}, f32 {axes}", (rank - 1, rank)
-        yield made(f"moves-{rank}", "xnnpack", "xnnpack", given, _XNNPACK_MOVES, 4, last, sizes)
-        given = f"i32 {axes}, i32 {axes}"
-        yield made(f"moves-{rank}", "tosa-1.0+int", "tosa", given, _TOSA_MOVES, 4, last, sizes)
-        yield made(f"sums-{rank}", "tosa-1.0+int", "tosa", given, _TOSA_SUMS, 4, last, sizes)
-        given = f"f32 {axes}, f32 {axes}"
-        yield made(f"moves-{rank}", "aten", "aten", given, _ATEN_MOVES, 4, last, sizes)
-        yield made(f"sums-{rank}", "aten", "aten", given, _ATEN_SUMS, 4, (rank,), sizes)
-    three, four = "f32 A B, f32 A B, f32 A B", "f32 A B, f32 A B, f32 A B, f32 A B"
-    yield made("joins", "xnnpack", "xnnpack", four, _XNNPACK_JOINS, 3, (2,), _EVEN)
-    yield made("parts", "xnnpack", "xnnpack", "f32 A B, f32 A B", _XNNPACK_PARTS, 3, (2,), _EVEN)
-    given = three.replace("f32", "i32")
-    yield made("joins", "tosa-1.0+int", "tosa", given, _TOSA_JOINS, 3, (2,), _EVEN)
-    given = "i8 A B C D, i8 A B C D"
-    yield made("moves", "cortex-m55", "cmsis", given, _CMSIS_MOVES, 4, (4,), _IMAGE)
-    given = "f32 A B, f32 C B, f32 C, f32 A C"
-    yield made("layers", "xnnpack", "xnnpack", given, _XNNPACK_LAYERS, 4, (2,), _MATRIX)
-    given = "f32 A B, f32 B C, f32 A C"
-    yield made("layers", "aten", "aten", given, _ATEN_LAYERS, 4, (2,), _MATRIX)
-    yield made("bytes", "xnnpack", "xnnpack", "q1 A, q1 A", _XNNPACK_BYTES, 4)
+        for target, level, kind, name, nodes in (
+            ("xnnpack", "xnnpack", "f32", "moves", _XNNPACK_MOVES),
+            ("tosa-1.0+int", "tosa", "i32", "moves", _TOSA_MOVES),
+            ("tosa-1.0+int", "tosa", "i32", "sums", _TOSA_SUMS),
+            ("aten", "aten", "f32", "moves", _ATEN_MOVES),
+            ("aten", "aten", "f32", "sums", _ATEN_SUMS),
+        ):
+            ranks = (rank,) if (level, name) == ("aten", "sums") else (rank - 1, rank)
+            inputs = f"{kind} {axes}, {kind} {axes}"
+            yield grammar(f"{name}-{rank}", target, level, inputs, nodes, 4, ranks, sizes)
+    matrices = ", ".join(["f32 A B"] * 4)
+    yield grammar("joins", "xnnpack", "xnnpack", matrices, _XNNPACK_JOINS, 3, (2,), _EVEN)
+    yield grammar("parts", "xnnpack", "xnnpack", matrices[:16], _XNNPACK_PARTS, 3, (2,), _EVEN)
+    matrices = ", ".join(["i32 A B"] * 3)
+    yield grammar("joins", "tosa-1.0+int", "tosa", matrices, _TOSA_JOINS, 3, (2,), _EVEN)
+    inputs = "i8 A B C D, i8 A B C D"
+    yield grammar("moves", "cortex-m55", "cmsis", inputs, _CMSIS_MOVES, 4, (4,), _IMAGE)
+    inputs = "f32 A B, f32 C B, f32 C, f32 A C"
+    yield grammar("layers", "xnnpack", "xnnpack", inputs, _XNNPACK_LAYERS, 4, (2,), _MATRIX)
+    inputs = "f32 A B, f32 B C, f32 A C"
+    yield grammar("layers", "aten", "aten", inputs, _ATEN_LAYERS, 4, (2,), _MATRIX)
+    yield grammar("bytes", "xnnpack", "xnnpack", "q1 A, q1 A", _XNNPACK_BYTES, 4)
+    of = {"truths": "i1 A, i1 A, i32 A, i32 A", "ranges": "i8 A, i32 A, i32 A"}
     for name, nodes in _TOSA_INTEGERS.items():
-        given = {"truths": "i1 A, i1 A, i32 A, i32 A", "ranges": "i8 A, i32 A, i32 A"}.get(
-            name, "i32 A, i32 A"
-        )
-        yield made(name, "tosa-1.0+int", "tosa", given, nodes, 4)
-    yield made("bytes", "cortex-m55", "cmsis", "i8 A, i8 A, i8 256", _CMSIS_ELEMENTWISE, 4)
-    given, nodes = "i8 A, i8 A, i8 A", _CMSIS_ELEMENTWISE.replace(" quantized_activation(x,t)", "")
-    yield made("three", "cortex-m55", "cmsis", given, nodes, 4)
+        inputs = of.get(name, "i32 A, i32 A")
+        yield grammar(name, "tosa-1.0+int", "tosa", inputs, nodes, 4)
+    yield grammar("bytes", "cortex-m55", "cmsis", "i8 A, i8 A, i8 256", _CMSIS_ELEMENTWISE, 4)
+    nodes = _CMSIS_ELEMENTWISE.replace(" quantized_activation(x,t)", "")
+    yield grammar("three", "cortex-m55", "cmsis", "i8 A, i8 A, i8 A", nodes, 4)
     for name, nodes in _ATEN.items():
-        given = "i1 A, i1 A, f32 A, f32 A" if name == "truths" else "f32 A, f32 A"
-        yield made(name, "aten", "aten", given, nodes, 4)
-
-
-def _split(nodes: str) -> Iterator[str]:
-    """Split templates at the white space outside of parentheses."""
-    depth, text = 0, ""
-    for letter in nodes + " ":
-        depth += (letter in "([") - (letter in ")]")
-        if letter.isspace() and not depth:
-            if text:
-                yield text
-            text = ""
-        elif not letter.isspace():
-            text += letter
+        inputs = "i1 A, i1 A, f32 A, f32 A" if name == "truths" else "f32 A, f32 A"
+        yield grammar(name, "aten", "aten", inputs, nodes, 4)
 
 
 @cache
