@@ -47,9 +47,6 @@ LATE = {
         "stepwell.dialects.executorch",
         "stepwell.dialects.aten.op",
     ): "145 ms; a level of few programs",
-    ("stepwell.integrations.xdsl.pattern_passes", "stepwell.integrations.xdsl.pdl_patterns"): (
-        "with the prover of rules; only `saturate-by-rules` needs it"
-    ),
     ("stepwell.integrations.xdsl.opt", "stepwell.validation.reducer.reproducer"): (
         f"2720 ms, {TORCH}; {TEXT}"
     ),

@@ -95,6 +95,7 @@ provide("certificate", "stepwell.validation.certificates.certificate:certificate
 provide("reproduce-failure", "stepwell.validation.reducer.reproducer:explained")
 provide("profile", "stepwell.inspection.reports.profiling:profile")
 provide("bundled-program", "stepwell.integrations.executorch.bundled_program:to_bpte")
+provide("saturate-by-rules", "stepwell.integrations.xdsl.pdl_patterns:SaturateByRules")
 provide("program-manager", "stepwell.integrations.executorch.program_manager:ExecutorchProgram")
 
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -27,6 +27,7 @@ from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
+from xdsl.universe import Universe
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from stepwell.dialects import make_known
@@ -37,7 +38,6 @@ from stepwell.integrations.xdsl.opt_diagnostics import (
     shown,
     unmet,
 )
-from stepwell.integrations.xdsl.pattern_passes import READING, register_all, saturation
 from stepwell.ir.context import statistics_lines
 from stepwell.ir.diagnostics import (
     ParseFailure,
@@ -114,7 +114,7 @@ class OptMain(xDSLOptMain):
     def register_all_passes(self) -> None:
         """Register xDSL's and stepwell's passes with the driver."""
         self.available_passes = Passes(get_all_passes())
-        self.available_passes["saturate-by-rules"] = saturation
+        self.available_passes["saturate-by-rules"] = partial(extension, "saturate-by-rules")
 
     def register_all_targets(self) -> None:
         """Register text output only, ours or MLIR's: `stepwell lower` writes artifacts."""
@@ -246,8 +246,10 @@ class OptMain(xDSLOptMain):
                 self._dump(module, "Before", one)
             before = self._text(module) if self.args.mlir_print_ir_after_change else ""
             started = time.perf_counter()
-            if one.name.startswith(READING):
-                register_all(self.ctx)
+            if one.name.startswith(("apply-pdl", "apply-eqsat-pdl")):  # They parse patterns.
+                for name, make in Universe.get_multiverse().all_dialects.items():
+                    if name not in self.ctx.registered_dialect_names:
+                        self.ctx.register_dialect(name, make)
             try:
                 one.apply(self.ctx, module)
                 if self.args.time_passes:
