@@ -2,10 +2,11 @@
 
     python tools/checker_mutants.py --count 150 --seed 1      # the survivors, and a table
     python tools/checker_mutants.py --only 'name_of'          # all whose description matches
+    python tools/checker_mutants.py --count 150 --page docs/trust.md
 
 The modules are those of the checker, and what it is made of at the levels. A mutant is killed if a
 test of `TESTS` fails on it, or takes longer than the limit. Each runs in a forked process. Mutants
-in `EQUIVALENT` compute what the module does, for the reason given there, and are not counted.
+in `EQUIVALENT` decide what the module does, for the reason given there, and are not counted.
 """
 
 import argparse
@@ -23,21 +24,41 @@ from random import Random
 from typing import Any
 
 import pytest
+from versions import between
 
 HOME = Path(__file__).resolve().parents[1]
 PACKAGE = "validation.certificates.checker"
 PARTS = {"observed": "ir", "weight_descriptions": "ir", "op_text": "dialects",
          "expressions": PACKAGE, "statements": PACKAGE, "check": PACKAGE}  # fmt: skip
 """The modules and their packages, each after those that it imports."""
-TESTS = ("expressions", "small_texts", "checker", "forgeries", "certificates", "tampering")
+TESTS = "ops expressions small_texts weights checker forgeries certificates".split()
 SWAPPED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
            ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
            ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add,
            ast.And: ast.Or, ast.Or: ast.And}  # fmt: skip
-SOURCES = {part: ast.parse((HOME / "src/stepwell" / package.replace(".", "/") / f"{part}.py")
-           .read_text()) for part, package in PARTS.items()}  # fmt: skip
-EQUIVALENT: dict[str, str] = {}
-"""By description without the line's number: why the mutant is the same function."""
+LINES = {part: (HOME / "src/stepwell" / package.replace(".", "/") / f"{part}.py").read_text()
+         .splitlines() for part, package in PARTS.items()}  # fmt: skip
+SOURCES = {part: ast.parse("\n".join(lines)) for part, lines in LINES.items()}
+LIMIT = "a limit of time or memory; another one decides the same of what ends"
+EQUIVALENT = {
+    ("expressions", "source, found = Random(seed), 4"): ("4 → 5", "neither passes the test below"),
+    ("expressions", "@lru_cache(1 << 16)"): ("1 → 2|16 → 17", LIMIT),
+    ("statements", "MOST_STEPS = 1 << 16  # A loop in a statement may not end."): (
+        "1 → 2|16 → 17", LIMIT),
+    ("check", "MOST_ELEMENTS = 1 << 28  # Of all values and weights of a statement."): (
+        "1 → 2|28 → 29", LIMIT),
+    ("statements", "for value, result in zip(results, op.results, strict=True):"): (
+        "True → False", "the caller's zip is strict"),
+    ("statements", "return [torch.where(test, one, other) for one, other in zip(*ways,"): (
+        "True → False", "both branches give the op's results"),
+    ("check", 'entry.by == "follows" and self.graph.are_equal(*zip(*pairs, strict=True))'): (
+        "True → False", "pairs are of two"),
+    ("check", "numbers.update(zip(func.body.block.args, self.inputs[name], strict=True))"): (
+        "True → False", "the signatures are equal"),
+    ("check", "numbers.update(zip(op.results, self.next(effects, made), strict=True))"): (
+        "True → False", "the texts of both ops are equal"),
+}  # fmt: skip
+"""By module and the beginning of a line: which changes (a pattern) decide the same, and why."""
 
 
 def changes(tree: ast.Module) -> list[tuple[int, Any]]:
@@ -135,30 +156,41 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="a pattern of the description, with its line")
     parser.add_argument("--seconds", type=int, default=240, help="the limit of a mutant")
+    parser.add_argument("--page", type=Path, help="a page for the table")
     given = parser.parse_args()
     os.chdir(HOME)
     made: list[tuple[str, str, ast.Module]] = []
-    equivalent = set[str]()
+    equivalent = list[tuple[str, str]]()
     for part, tree in SOURCES.items():
         for line, said, changed in (mutant(tree, change) for change in changes(tree)):
             where = f"{part}.py:{line}: {said}"
-            if f"{part}: {said}" in EQUIVALENT:
-                equivalent.add(f"{part}: {said}")
+            text = LINES[part][line - 1].strip()
+            if same := [key for key, (pattern, _) in EQUIVALENT.items() if key[0] == part
+                        and text.startswith(key[1]) and re.fullmatch(pattern, said)]:  # fmt: skip
+                equivalent += same
             elif re.search(given.only, where):
                 made.append((part, where, changed))
-    assert not (gone := EQUIVALENT.keys() - equivalent), gone
+    assert not (gone := EQUIVALENT.keys() - {*equivalent}), gone
     chosen = Random(given.seed).sample(made, min(given.count, len(made)))
     assert run_tests() == 0, "the tests fail without a change"
+    first = next(iter(PARTS))  # All modules are after it.
+    assert survives(first, SOURCES[first], given.seconds), "a module without a change is killed"
     print(f"{len(chosen)} of {len(made)} mutants, {len(equivalent)} equivalent ones", flush=True)
     counts = {part: Counter[bool]() for part in PARTS}
     for part, where, tree in chosen:
         counts[part][alive := survives(part, tree, given.seconds)] += 1
         if alive:
             print(f"survived: {where}", flush=True)
-    print("| module | mutants | killed | survived |\n|---|---|---|---|")
     rows = {f"`{part}.py`": each for part, each in counts.items()}
-    for name, each in {**rows, "all": sum(counts.values(), Counter[bool]())}.items():
-        print(f"| {name} | {each.total()} | {each[False]} | {each[True]} |")
+    rows["all"] = sum(counts.values(), Counter[bool]())
+    share = rows["all"][False] / rows["all"].total()
+    lines = [f"`--count {len(chosen)} --seed {given.seed}`: {share:.1%} of {len(chosen)} mutants "
+             f"(of {len(made)}; {len(equivalent)} more decide the same) are killed.", "",
+             "| module | mutants | killed | survived |", "|---|---|---|---|"]  # fmt: skip
+    lines += [f"| {n} | {c.total()} | {c[False]} | {c[True]} |" for n, c in rows.items()]
+    print(*lines, sep="\n")
+    if given.page:
+        between(given.page, "mutants of the checker", lines)
 
 
 if __name__ == "__main__":

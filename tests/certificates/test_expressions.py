@@ -59,6 +59,7 @@ def test_each_seed_chooses_a_prime_and_a_key() -> None:
         assert number % 24 == 23
         assert is_prime(number)
         assert 1 << 40 < key < 1 << 62
+    assert len({pow(5, number // 2, number) == 1 for number, _ in chosen}) == 2, "of both kinds"
     with pytest.raises(ZeroDivisionError), chosen_by(3):
         raise ZeroDivisionError
     assert prime() == PRIME
@@ -149,6 +150,19 @@ def test_constants_bit_for_bit() -> None:
 def test_the_number_of_a_constant(value: float, bits: int, wanted: Fraction) -> None:
     number = wanted.numerator * pow(wanted.denominator, -1, PRIME) % PRIME
     assert of_number(value, bits, (PRIME, 0)) == number
+
+
+@pytest.mark.parametrize("of", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_inverses_of_small_integers_are_the_simplest_numbers(of: torch.dtype) -> None:
+    most = {torch.float16: 40, torch.bfloat16: 20}.get(of, 300)
+    integers = torch.arange(1, most)
+    held = constants((1 / integers.double()).to(of), False)
+    assert bool((held * integers % PRIME == 1).all())
+
+
+def test_a_root_is_preferred_to_a_fraction_that_is_not_short() -> None:
+    value = torch.tensor(1 / 11).sqrt().bfloat16().item()  # Within its roundings also 3/10.
+    assert pow(of_number(value, 8, (PRIME, 0)), 2, PRIME) * 11 % PRIME == 1
 
 
 @pytest.mark.parametrize(
@@ -247,6 +261,68 @@ def test_names_of_values() -> None:
     assert BITS.name_of(BITS.made(x.held.clone(), torch.float32)) == names[0]
 
 
+def test_elements_that_are_not_set_or_drawn_have_no_numbers() -> None:
+    x = REALS.made(variable("x", (1, 2, 3, 4), 0), torch.float32)
+    attention = torch.ops.aten.scaled_dot_product_attention
+    asked: list[Any] = [torch.empty_like, torch.rand_like, torch.ops.aten.new_empty]
+    asked += [torch.Tensor.neg_, attention]
+    given: list[tuple[Any, ...]] = [(x,), (x,), (x, [3]), (x,), (x, x, x, None, 0.5)]
+    for ask, operands in zip(asked, given, strict=True):
+        with pytest.raises((RuntimeError, NotImplementedError)), torch.no_grad():
+            ask(*operands)
+
+
+def test_attention_is_its_steps() -> None:
+    q, k, v = (REALS.made(variable(n, (1, 2, 3, 4), 0), torch.float32) for n in "qkv")
+    with torch.no_grad():
+        made = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        steps = torch.softmax(q @ k.mT * 0.5, -1) @ v
+    assert torch.equal(REALS.numbers(made), REALS.numbers(steps))
+    assert not torch.equal(REALS.numbers(made), REALS.numbers(v))
+
+
+def test_which_values_are_whole() -> None:
+    whole = REALS.made(variable("x", (3,), 0), torch.float32)
+    other = REALS.made(variable("y", (3,), 0), torch.float32)
+    whole.is_whole = True
+    integers = REALS.made(variable("n", (3,), 0), torch.int32)
+    half = torch.tensor([1.0, 0.5, 2.0])
+    with torch.no_grad():
+        yes = [
+            whole,
+            integers,
+            3,
+            3.0,
+            torch.tensor([2.0, -1.0]),
+            torch.arange(3),
+            whole + 1,
+            whole * 2.0,
+            whole - whole,
+            -whole,
+            whole + half.trunc(),
+            whole.sum(),
+            whole.view(3, 1),
+            whole.clamp(-2, 3),
+            whole.double(),
+            torch.mm(whole.view(1, 3), whole.view(3, 1)),
+        ]
+        no = [
+            other,
+            0.5,
+            half,
+            whole + 0.5,
+            whole * half,
+            whole + other,
+            whole / 2,
+            whole.exp(),
+            other.double(),
+            torch.mm(whole.view(1, 3), other.view(3, 1)),
+            whole.clamp(-0.5, 3),
+        ]
+    assert all(map(expressions._is_whole, yes))
+    assert not any(map(expressions._is_whole, no))
+
+
 def test_numbers_of_python() -> None:
     assert int(BITS.numbers(3)) == int(REALS.numbers(3)) == 3
     assert int(REALS.numbers(0.1, torch.float32)) == of_number(0.1, 53, (PRIME, 0))
@@ -273,6 +349,10 @@ def symbolic(ranges: str = "") -> Program:
 def test_two_choices_of_symbolic_sizes() -> None:
     assert statements._sizes(symbolic()) == [{"s0": 4, "s1": 6}, {"s0": 6, "s1": 8}]
     assert decide(symbolic(), KINDS) == "reals, at sizes that were tried"
+    ranges = ' attributes {stepwell.ranges = ["10 <= s0", "2 <= s1 <= 5"]}'
+    assert statements._sizes(symbolic(ranges)) == [{"s0": 10, "s1": 5}, {"s0": 10, "s1": 5}]
+    ranges = ' attributes {stepwell.ranges = ["1 <= s0 <= 5", "7 <= s1 <= 9"]}'
+    assert statements._sizes(symbolic(ranges)) == [{"s0": 4, "s1": 7}, {"s0": 5, "s1": 8}]
     assert statements._sizes(program(("", "neg.default(x)", "x"))) == [{}]
 
 
@@ -325,6 +405,51 @@ def branches(other: str) -> Any:
         func.return %v2, %v5 : {kind}, {kind}
       }}
     }}""")
+
+
+def test_a_result_of_another_shape_than_the_text_says_is_not_followed() -> None:
+    for size in (4, 5):
+        kind, said = "tensor<4xf32>", f"tensor<{size}xf32>"
+        case = Program.parse(f"""builtin.module {{
+          func.func @equal(%v0: {kind}) -> ({kind}, {said}) {{
+            %v1 = aten.neg.default(%v0) : ({kind}) -> {kind}
+            %v2 = aten.neg.default(%v0) : ({kind}) -> {said}
+            func.return %v1, %v2 : {kind}, {said}
+          }}
+        }}""")
+        if size == 4:
+            assert decide(case, KINDS) == "bits"
+        else:
+            with pytest.raises(Undecided):
+                decide(case, KINDS)
+
+
+def test_a_branch_that_is_known_is_taken() -> None:
+    made = "%v1 = aten.full.default([], true, dtype = i1) : () -> tensor<i1>"
+    text = str(branches("%v3, %v4")).replace(", %v1: tensor<i1>)", ")")
+    text = text.replace("%v2 = control", f"{made}\n%v2 = control")
+    text = text.replace("return %v2, %v5", "return %v2, %v3")
+    assert decide(Program.parse(text), KINDS) == "bits"
+    with pytest.raises(Undecided):
+        decide(Program.parse(text.replace("return %v2, %v3", "return %v2, %v4")), KINDS)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize(("height", "op"), [(1023, "conv"), (1024, "conv"), (1, "mm")])
+def test_sums_of_too_many_products_are_not_followed(height: int, op: str, is_known: bool) -> None:
+    """Sums of fewer than 2²⁰ products are exact."""
+    count = (1 << 20) - is_known if op == "mm" else height * 1024
+    shape = (1, count) if op == "mm" else (1, 1, height, 1024)
+    x, w = (REALS.made(variable(name, shape, 0), torch.float32) for name in "xw")
+    with torch.no_grad():
+        run = (lambda: torch.mm(x, w.mT)) if op == "mm" else lambda: torch.conv2d(x, w)
+        if count < 1 << 20:
+            wanted = sum(a * b for a, b in zip(x.held.view(-1).tolist(), w.held.view(-1).tolist(),
+                                               strict=True))  # fmt: skip
+            assert int(REALS.numbers(run())) == wanted % PRIME
+        else:
+            with pytest.raises((RuntimeError, NotImplementedError)):
+                run()
 
 
 def test_a_branch_is_a_choice_of_both_results() -> None:

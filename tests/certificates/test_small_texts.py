@@ -1,6 +1,7 @@
 """Small certificates that were written by hand: what the checker counts, and what it refuses."""
 
 import json
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import torch
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.ir.weight_descriptions import described
 from stepwell.ir.weights import WeightStore
+from stepwell.validation.certificates.application import by_hash
 from stepwell.validation.certificates.certificate import Certificate
 from stepwell.validation.certificates.checker import check as checking
 from stepwell.validation.certificates.checker.check import (
@@ -22,6 +25,7 @@ from stepwell.validation.certificates.checker.check import (
 )
 from stepwell.validation.certificates.checker.statements import NARROWED, TRIED
 
+by_hash()  # The recipes of weights.
 R = "tensor<4xf32>"
 ADD = f"({R}, {R}) -> {R}"
 ONE = f"({R}) -> {R}"
@@ -60,25 +64,17 @@ def entry(text: str = "", by: str = "reals", rewrite: str = "negate") -> Entry:
     return Entry("a step", rewrite, "aten.neg.default", None, by, text)
 
 
-def rows(store: WeightStore) -> dict[str, Any]:
-    return {
-        key: {
-            "digest": store.content_hash(key),
-            "shape": list(store.get(key).shape),
-            "dtype": str(store.get(key).dtype).removeprefix("torch."),
-        }
-        for key in store
-    }
-
-
 HELD = WeightStore()
 for _name in "st":
     HELD.add(_name, torch.arange(4.0))
+HELD.add("m", torch.arange(16.0).reshape(2, 8))
+TURNED = HELD.derive("transpose", ["m"], order=[1, 0])
+ROWS = described(HELD, list(HELD), (), lambda _: False)
 
 
 def found(start: str, end: str, *entries: Entry, **given: Any) -> Checked:
     """What the checker says of a certificate."""
-    text = Certificate("xnnpack", start, end, entries, rows(HELD)).to_json()
+    text = Certificate("xnnpack", start, end, entries, ROWS).to_json()
     return check(text, 5, given.get("program"), given.get("source"))
 
 
@@ -160,6 +156,55 @@ def test_two_random_draws_are_not_one_value() -> None:
     assert graph.are_equal((one,), (other,))
 
 
+def test_programs_of_two_methods() -> None:
+    second = method(f"%v21 = aten.exp.default(%v20) : {ONE}", f"func.return %v21 : {R}",
+                    takes=f"%v20: {R}", name="second")  # fmt: skip
+    start = module(method(f"%v1 = {NEG}", f"func.return %v1 : {R}"), second)
+    end = module(method(f"%v2 = {SCALED}", f"func.return %v2 : {R}"), second)
+    assert not found(start, end, entry(both(NEG, SCALED))).faults
+    assert "does not follow" in fault(start, end)
+    swapped = end.replace("@forward", "@q").replace("@second", "@forward").replace("@q", "@second")
+    assert "does not follow" in fault(start, swapped, entry(both(NEG, SCALED)))
+
+
+def test_a_weight_is_assumed_if_its_source_is_in_no_program() -> None:
+    text = program(f'%v1 = stepwell.weight <"{TURNED}"> "constant" : tensor<8x2xf32>',
+                   "func.return %v1 : tensor<8x2xf32>", gives="tensor<8x2xf32>")  # fmt: skip
+    alone = WeightStore()
+    alone.add(TURNED, HELD.get(TURNED).contiguous())
+    shown = described(HELD, [TURNED], [TURNED], lambda _: False)
+    made = Certificate("xnnpack", text, text, (), shown).to_json()
+    assert check(made, 5, Program.parse(text, alone)).recipes == 1
+    assert check(made, 5, Program.parse(text, alone), Program.parse(text, HELD)).recipes == 0
+    other = WeightStore()
+    other.add(TURNED, HELD.get(TURNED) + 1)
+    assert "differs" in check(made, 5, Program.parse(text, other)).faults[0]
+
+
+def test_ranges_of_sizes_are_those_of_the_first_program() -> None:
+    kind = 'tensor<?xf32, #stepwell.shape<["s0"]>>'
+    known = 'attributes {stepwell.ranges = ["2 <= s0 <= 8"]} '
+    start = program(f"%v1 = {NEG.replace(R, kind)}", f"func.return %v1 : {kind}",
+                    takes=f"%v0: {kind}", gives=kind)  # fmt: skip
+    for text in (start, start.replace(f"-> {kind} {{", f"-> {kind} {known}{{", 1)):
+        made = checking._Check(Text.from_json(Certificate("x", text, text, (), ROWS).to_json()), 5)
+        made.begin([])
+        claim = statement(f"%v1 = {NEG.replace(R, kind)}", f"func.return %v1, %v1 : {kind}, {kind}",
+                          takes=f"%v0: {kind}", of=kind)  # fmt: skip
+        for given in (claim, claim.replace(") {", ") " + known.replace("8", "3") + "{", 1)):
+            case = Program.parse(given, made.store)
+            made.check_form(case)
+            wanted = made.start.method("forward").attributes.get("stepwell.ranges")
+            assert case.method("equal").attributes.get("stepwell.ranges") == wanted
+
+
+def test_certificates_are_not_changed_in_place() -> None:
+    made = Certificate("xnnpack", "", "", (entry(),), {})
+    for held, name in ((made, "start"), (made.entries[0], "by")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(held, name, "bits")
+
+
 # -- the file --------------------------------------------------------------------------------------
 
 
@@ -218,6 +263,8 @@ LONG = "x" * 60
     [
         (program(WRONG_TYPE, f"func.return %v0 : {R}"), program(f"func.return %v0 : {R}"), "texts"),
         (program(f"func.return %v0 : {R}"), program(WRONG_TYPE, f"func.return %v0 : {R}"), "texts"),
+        (one(f"xnnpack.abs(%v0) : {ONE}"), one(NEG), "the texts: "),
+        (one(NEG), one(f"xnnpack.abs(%v0) : {ONE}"), "the texts: "),
         (one(NEG, "%x"), one(NEG), "%x has no number, or is defined twice"),
         (one(NEG, f"%{LONG}"), one(NEG), f"%{'x' * 40} has no number"),
         (one(NEG, "%v1"), one(SCALED), "the last program: it does not follow from"),
@@ -277,9 +324,10 @@ def test_draws_are_read_where_they_are_drawn() -> None:
 
 
 def test_assertions_that_were_dropped_are_counted() -> None:
-    made = found(ended(*ASSERTED, CHECKED), ended())
-    assert not made.faults
-    assert len(made.dropped) == 1
+    for lines, count in ((ASSERTED, 1), ((CHECKED,), 0), ((*ASSERTED, CHECKED, ASSERTED[1]), 2)):
+        made = found(ended(*lines), ended())
+        assert not made.faults
+        assert len(made.dropped) == count
     assert not found(ended(*ASSERTED, CHECKED), ended(*ASSERTED, CHECKED)).dropped
 
 
@@ -353,6 +401,18 @@ MANY: dict[str, tuple[str, int]] = {
                           PAIR), 21 + 8),
     "several": (statement("%v3, %v4 = aten.max.dim(%v0, 0) : (tensor<4xf32>) -> (tensor<f32>, "
                           "tensor<i64>)", *STATED, PAIR), 2 + 8),
+    "a weight": (statement(f'%v3 = stepwell.weight <"s"> "parameter" : {R}', *STATED, PAIR), 8 + 8),
+    "a weight that is derived": (
+        statement(f'%v3 = stepwell.weight <"{TURNED}"> "constant" : tensor<8x2xf32>', *STATED,
+                  PAIR),
+        3 * 16 + 8),
+    "a branch": (
+        statement(
+            "%v5 = aten.full.default([], true, dtype = i1) : () -> tensor<i1>",
+            f"%v3 = control.cond %v5(%v0) : (tensor<i1>, {R}) -> {R} {{",
+            f"^bb0(%a: {R}):", f"%b = {NEG.replace('%v0', '%a')}", f"control.yield %b : {R}",
+            "} else {", f"^bb0(%a: {R}):", f"control.yield %a : {R}", "}", *STATED, PAIR),
+        1 + 4 * 4 + 8),
 }  # fmt: skip
 
 

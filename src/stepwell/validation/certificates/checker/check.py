@@ -318,8 +318,7 @@ class _Check:
                 numbers.update((result, self.graph.new()) for result in op.results)
                 made = _definition(op, numbers)
                 if _has_effect(op, made):
-                    same = self.next(effects, made)
-                    numbers.update(zip(op.results, same.results if same else (), strict=True))
+                    numbers.update(zip(op.results, self.next(effects, made), strict=True))
                 self.graph.define(made)
             self.next(effects, None)
         if [name for name, _ in observed(program)] != [name for name, _ in observed(self.start)]:
@@ -328,12 +327,12 @@ class _Check:
         if not self.graph.are_equal(found, self.wanted):
             raise Undecided("it does not follow from the first program")
 
-    def next(self, effects: Iterator[Definition], wanted: Definition | None) -> Definition | None:
-        """Return the source program's next side effect, which must equal the lowered program's."""
+    def next(self, effects: Iterator[Definition], wanted: Definition | None) -> tuple[int, ...]:
+        """Return the results of the source program's next side effect, which must be the same."""
         for effect in effects:
             equal = wanted and self.graph.are_equal(effect.operands, wanted.operands)
             if wanted and equal and effect.said == wanted.said:
-                return effect
+                return effect.results
             name = effect.said.removeprefix(ONCE).split()[0]
             if not name.startswith(_ASSERTIONS):
                 raise Undecided(f"{name} of the first program is not there, or moved")
@@ -341,7 +340,7 @@ class _Check:
                 self.found.dropped.add(effect)
         if wanted is not None:
             raise Undecided("an effect of the last program is not in the first one")
-        return None
+        return ()
 
 
 def _definition(op: Operation, numbers: Mapping[SSAValue, int]) -> Definition:

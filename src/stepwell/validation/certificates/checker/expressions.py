@@ -75,7 +75,7 @@ def digest(name: str, *operands: Tensor) -> Tensor:
     """Return the digest of an uninterpreted function's name and operands."""
     found = torch.tensor(_word(name, *_CHOSEN.get()))
     for each in operands:
-        found = mixed(found * 3 + each)
+        found = mixed(found ^ each)
     return found
 
 
@@ -164,7 +164,7 @@ _REALS: dict[str, Callable[[Any], Any]] = {
     "expm1": lambda x: scalars.exp(x) - 1.0, "log1p": lambda x: scalars.log(1.0 + x),
 }  # fmt: skip
 _POWERS: dict[Any, Callable[[Any], Any]] = {
-    0.5: scalars.sqrt, -0.5: scalars.rsqrt, -1: scalars.reciprocal, 2: lambda x: x * x,
+    0.5: scalars.sqrt, -0.5: scalars.rsqrt, -1: scalars.reciprocal,
 }  # fmt: skip
 
 
@@ -229,7 +229,8 @@ class Arithmetic:
         if term is None or (self.is_exact and scalars.roundings(term) > 1):
             name = f"{name}:{out}" if self.is_exact or not out.is_floating_point else name
             return digest(name, *map(self.numbers, tensors))
-        of = torch.result_type(*map(_bare, (tensors * 2)[:2])) if out == torch.bool else out
+        ends = map(_bare, (tensors[0], tensors[-1]))
+        of = torch.result_type(*ends) if out == torch.bool else out
         of = torch.float32 if of in (torch.float16, torch.bfloat16) else of  # Rounded once more.
         return self.cast(self.of_term(term, of), torch.bool if out == torch.bool else of, out)
 
@@ -386,7 +387,7 @@ def _quantized(call: Call) -> Any:
     x, scale, zero, *axis, low, high, of = call.args
     scales, zeros = (torch.as_tensor(v, dtype=torch.float64).reshape(-1) for v in (scale, zero))
     blocks, grid = tuple((at, 1) for at in axis), (len(scales),) * len(axis)
-    ends = torch.iinfo(of).bits, torch.iinfo(of).min < 0, low, high
+    ends = torch.iinfo(of).bits, of.is_signed, low, high
     stored = Quantization(*ends, f32, scales.tolist(), zeros.long().tolist(), blocks, grid)
     return (dequantize if call.name.startswith("de") else quantize)(x, stored)
 
@@ -408,21 +409,16 @@ def _moved(call: Call) -> Any:
     return lists[0] if isinstance(found, Tensor) else lists
 
 
-def _rows(held: Tensor, axis: int) -> Tensor:
-    """Return numbers that depend on all elements along an axis and on their places."""
-    places = torch.arange(held.shape[axis]).reshape([-1] + [1] * (held.dim() - axis - 1))
-    return digest("row", held, places).sum(axis) % prime()
-
-
 def _looked_up(call: Call, indices: list[Any]) -> Any:
-    """Return an unknown function of the index and of all elements that it may select."""
-    if call.name not in ("embedding", "index", "index_select"):
-        return NotImplemented
+    """Return sums of all elements that an index may select, each times an unknown number."""
     table, (index,) = call.arithmetic.numbers(call.args[0]), map(call.arithmetic.numbers, indices)
-    axis = call.given.get("dim", 0) % table.dim()
-    index = index.reshape([*index.shape] + [1] * (table.dim() - axis - 1))
-    rows = _rows(table, axis)
-    return digest("lookup", index, rows.unsqueeze(axis) if call.name == "index_select" else rows)
+    table = table.movedim(axis := call.given.get("dim", 0), 0)
+    if call.name not in ("embedding", "index", "index_select") or len(table) >= 1 << 20:
+        return NotImplemented
+    chosen = digest("chosen", index.reshape(-1, 1), torch.arange(len(table)))
+    found = bilinear(torch.mm, chosen, table.reshape(len(table), -1))
+    found = found.reshape(*index.shape, *table.shape[1:])
+    return found.movedim(0, axis) if call.name == "index_select" else found
 
 
 def _reduced(call: Call) -> Any:
@@ -438,7 +434,9 @@ def _reduced(call: Call) -> Any:
     if name == "sum":  # Also of one number: 0 + −0 is 0.
         return a.summed(a.terms(a.numbers(x, of), of).sum(axes, keep), of)
     if name.startswith("arg"):
-        return digest(name, _rows(held, axes[0])).reshape(call.bare.shape)
+        places = torch.arange(x.shape[axes[0]]).reshape([-1] + [1] * (x.dim() - axes[0] - 1))
+        rows = digest("row", held, places).sum(axes[0]) % prime()
+        return digest(name, rows).reshape(call.bare.shape)
     name = name if name.startswith("a") else f"a{name}"
     held = a.cast(held, x.dtype, of) if name in ("any", "all") else held
     return held.sum(axes, keep) if is_one else digest(name, mixed(held).sum(axes, keep) % prime())
@@ -447,13 +445,15 @@ def _reduced(call: Call) -> Any:
 def _product(call: Call) -> Any:
     """Return sums of products: of matrices, or of a convolution's windows and filters."""
     a, of, more = call.arithmetic, call.of, call.args[2:]
-    if call.args[1].numel() >= 1 << 26 or call.args[0].shape[-1] >= 1 << 20:
+    x, w = call.args[:2]
+    is_filter = call.name == "convolution"  # It may be transposed.
+    if (w.numel() // min(w.shape[:2]) if is_filter else x.shape[-1]) >= 1 << 20:
         return NotImplemented  # Sums of so many products are not exact.
 
     def kernel(x: Tensor, w: Tensor) -> Tensor:
         return getattr(torch, call.name)(x, w, *([None, *more[1:]] if more else ()))
 
-    held = (a.numbers(value, of) for value in call.args[:2])
+    held = (a.numbers(value, of) for value in (x, w))
     found = a.summed(bilinear(kernel, *(map(mixed, held) if a.rounds(of) else held)), of)
     if not more or more[0] is None:
         return found
