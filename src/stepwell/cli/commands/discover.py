@@ -34,7 +34,9 @@ def run(arguments: argparse.Namespace) -> Outcome:
         files.append(arguments.table)
     if arguments.rules is not None:
         found = [f for result in results for f in result.judged if f.is_new and f.rule]
-        texts = [f"# {f.before} => {f.after}: {f.scope}\n{f.rule}" for f in found]
+        texts = [
+            f"# {f.before} => {f.after}: {f.scope}\n# costs: {f.flows}\n{f.rule}" for f in found
+        ]
         write_atomically(arguments.rules, "\n".join(texts).encode())
         files.append(arguments.rules)
     return Outcome({"results": [asdict(result) for result in results]}, files)

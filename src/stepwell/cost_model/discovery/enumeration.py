@@ -58,8 +58,6 @@ class Candidate:
 
     before: tuple[int, tuple[Tree, ...]]
     after: Tree
-    cost_before: float
-    cost_after: float
 
 
 @dataclass
@@ -209,7 +207,7 @@ class Enumeration:
             if known in nodes or known in operands or cost > cheap.cost * GAIN:
                 before, after = (number, tuple(map(self.tree, operands))), self.tree(known)
                 if inputs_of(after) <= inputs_of(before):
-                    yield Candidate(before, after, cost, cheap.cost)
+                    yield Candidate(before, after)
 
     def minimal(self, pairs: Iterable[Candidate]) -> list[Candidate]:
         """Return the pairs that are no instances of others, the smallest first."""

@@ -166,18 +166,14 @@ def fingerprint(values: Sequence[torch.Tensor], types: Sequence[Attribute]) -> b
 @dataclass(frozen=True)
 class Application:
     """A node on operands of some types: its op in a block, the values of its constant operands,
-    and its cost.
+    the type of its result, and its cost.
     """
 
     op: Operation
     block: Block
     constants: Mapping[SSAValue, torch.Tensor]
+    type: Attribute
     cost: float
-
-    @property
-    def type(self) -> Attribute:
-        """Return the type of the result."""
-        return self.op.results[0].type
 
 
 class Evaluator:
@@ -211,7 +207,7 @@ class Evaluator:
             if each is not op:
                 self.interpreter.step(each, constants)
         target = "tosa" if self.grammar.target == "aten" else self.grammar.target
-        return Application(op, block, constants, cost_of(op, target))
+        return Application(op, block, constants, op.results[0].type, cost_of(op, target))
 
     def run(self, application: Application, operands: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return a node's value.
@@ -224,5 +220,7 @@ class Evaluator:
         environment = {**application.constants, **dict(arguments)}
         self.interpreter.step(application.op, environment)
         value = environment[application.op.results[0]]
-        assert list(value.shape) == _static(application.type), str(application.op)
+        type_ = application.type
+        assert list(value.shape) == _static(type_), str(application.op)
+        assert value.dtype == stored_dtype(type_), str(application.op)
         return value

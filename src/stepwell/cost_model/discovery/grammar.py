@@ -32,9 +32,6 @@ NAMED_TYPES: dict[str, Any] = {
 RESULT = "to"
 """The argument of a template that states the result's element type."""
 
-Arguments = tuple[str, ...]
-"""The expressions of one choice: one for each argument that it fills."""
-
 
 def _list(items: Iterable[object]) -> str:
     return f"[{', '.join(map(str, items))}]"
@@ -44,7 +41,7 @@ def _sizes(rank: int) -> list[str]:
     return [f"s{axis}" for axis in range(rank)]
 
 
-def _shapes(rank: int) -> list[Arguments]:
+def _shapes(rank: int) -> list[tuple[str, ...]]:
     """Return the shapes that a reshape may give: axes merged, or a unit axis or the last axis
     moved to the other end.
     """
@@ -69,9 +66,9 @@ _CUTS = {
 _ENDS = ("first", "last")
 
 
-def _parts(rank: int, cuts: Iterable[Mapping[int, str]]) -> list[Arguments]:
+def _parts(rank: int, cuts: Iterable[Mapping[int, str]]) -> list[tuple[str, ...]]:
     """Return (offsets, sizes) for the name of the part of some axes; others are taken whole."""
-    found: list[Arguments] = []
+    found: list[tuple[str, ...]] = []
     for cut in cuts:
         parts = [_CUTS[cut[at]] if at in cut else ("0", "{}") for at in range(rank)]
         both = [[part[k].format(f"s{at}") for at, part in enumerate(parts)] for k in (0, 1)]
@@ -79,7 +76,7 @@ def _parts(rank: int, cuts: Iterable[Mapping[int, str]]) -> list[Arguments]:
     return found
 
 
-def _cuts(rank: int) -> list[Arguments]:
+def _cuts(rank: int) -> list[tuple[str, ...]]:
     """Return parts of one axis, and the ends of two axes."""
     two = [{a: k, b: m} for a, b in combinations(range(rank), 2) for k in _ENDS for m in _ENDS]
     return _parts(rank, [*({axis: kind} for axis in range(rank) for kind in _CUTS), *two])
@@ -92,7 +89,7 @@ def _pads(rank: int) -> list[list[tuple[int, int]]]:
             for axis in range(rank) for end in ends]  # fmt: skip
 
 
-CHOICES: dict[str, Callable[[int], Sequence[Arguments]]] = {
+CHOICES: dict[str, Callable[[int], Sequence[tuple[str, ...]]]] = {
     "ORDER": lambda rank: [(_list(order),) for order in permutations(range(rank))][1:],
     "AXIS": lambda rank: [(str(axis),) for axis in range(rank)],
     "AXES": lambda rank: [(_list([axis]),) for axis in range(rank)],
@@ -105,9 +102,7 @@ CHOICES: dict[str, Callable[[int], Sequence[Arguments]]] = {
         (_list(n for pair in pads[::-1] for n in pair),) for pads in _pads(rank)
     ],
 }
-"""Choices by name, for a rank. One of two expressions fills two arguments, `offsets=PART,
-sizes=PART`.
-"""
+"""The choices of a name, for a rank: one expression, or one each for `offsets=PART, sizes=PART`."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +183,9 @@ def _expanded(text: str, level: str, ranks: Sequence[int]) -> Iterator[Node]:
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)
     bare = Node(f"{level}.{ast.unparse(call.func)}", 0, ())
-    positional = [(p.name, t) for p, t in zip(bare.reader.parameters, call.args, strict=False)]
-    terms = [*positional, *((k.arg or "", k.value) for k in call.keywords)]
+    names = [parameter.name for parameter in bare.reader.parameters]
+    names += [""] * len(call.args)  # A list of operands is one parameter.
+    terms = [*zip(names, call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
     given = [(name, ast.unparse(term)) for name, term in terms]
     arguments = [(name, text) for name, text in given if not _is_operand(text)]
     chosen = [name for name, text in arguments if text in CHOICES]

@@ -21,6 +21,7 @@ from stepwell.ir.declared.engine_behavior import changes_special_values
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Size
+from stepwell.translate.rewrites.xnnpack.nodes.clamp_of_absolute import is_at_most_zero
 from stepwell.translate.rules import read_rules
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 from stepwell.validation.rules.decision import Proof, Question, decide
@@ -28,17 +29,11 @@ from stepwell.validation.rules.numbers import Path, Tokens
 from stepwell.validation.rules.verdicts import Verdict, prove
 
 _CLAIMS = {Proof.BITS: "bit for bit", Proof.ZEROS: "but for the sign of a zero"}
-ENGINES = ", but for special values that engines change"
 
 
 def is_at_least_zero(number: float) -> bool:
     """Whether a number is not negative."""
     return number >= 0
-
-
-def is_at_most_zero(number: float) -> bool:
-    """Whether a number is not positive."""
-    return number <= 0
 
 
 def is_normal(number: float) -> bool:
@@ -60,9 +55,9 @@ def decided(grammar: Grammar, nodes: Sequence[Node], pair: Candidate) -> str:
         with suppress(StepwellError):  # The nodes may take no symbols.
             proof = min(_decided(grammar, nodes, pair, sizes) for sizes in choices)
             program = program_of(grammar, nodes, [pair.after], small[0])
-            is_changed = any(map(changes_special_values, program.method().body.block.ops))
-            engines = ENGINES if is_changed else ""
-            return f"{_CLAIMS[proof]}, {scope}{engines}" if proof in _CLAIMS else ""
+            if any(map(changes_special_values, program.method().body.block.ops)):
+                scope += ", but for special values that engines change"
+            return f"{_CLAIMS[proof]}, {scope}" if proof in _CLAIMS else ""
     return ""
 
 
@@ -102,19 +97,14 @@ def _lines(
             node, operands = nodes[part[0]], ", ".join(map(name_of, part[1]))
             if any(parameter.is_list for parameter in node.reader.values):
                 operands = f"[{operands}]"
-            written = [f"{name}={_literal(text, holes)}" for name, text in node.arguments]
+            literals = {"True": "true", "False": "false"} | {n: f"${h}" for n, h in holes.items()}
+            written = [f"{name}={literals.get(text, text)}" for name, text in node.arguments]
             names[part] = "%result" if part == tree else f"%{next(letters)}"
             lines.append(f"    {names[part]} = {node.op}({', '.join([operands, *written])})")
         return names[part]
 
     last = name_of(tree)
     return lines or [f"    %result = {last}"]
-
-
-def _literal(text: str, holes: Mapping[str, str]) -> str:
-    return (
-        f"${holes[text]}" if text in holes else {"True": "true", "False": "false"}.get(text, text)
-    )
 
 
 def _nodes_of(tree: Tree, nodes: Sequence[Node]) -> list[Node]:

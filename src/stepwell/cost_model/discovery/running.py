@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.cost_model.discovery.candidates import flows
-from stepwell.cost_model.discovery.enumeration import GAIN, Candidate, Enumeration, render, size_of
+from stepwell.cost_model.discovery.enumeration import GAIN, Candidate, Enumeration, render
 from stepwell.cost_model.discovery.evaluation import Evaluator
 from stepwell.cost_model.discovery.proofs import decided, proved_rule
 from stepwell.cost_model.discovery.tables import grammars
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.model_zoo.sweep.cluster import connected, distributed, local_cluster
-
-TERMS, JUDGED = 1_000_000, 400
-"""The default limits of one grammar: terms, and candidates that are lowered."""
 
 
 @dataclass
@@ -30,9 +27,7 @@ class Finding:
 
     Attributes:
         before, after: both terms as text.
-        nodes: the number of nodes of the first term.
-        ratio: the ratio of their costs, node by node.
-        flows: the ratio of the costs behind today's flow, by target.
+        flows: the ratio of their costs after today's flow, by target.
         proof: how the equality is proved; empty if it is not.
         rule: the text of the rule, if it is proved as one.
         scope: the shapes for which the rule is proved.
@@ -40,8 +35,6 @@ class Finding:
 
     before: str
     after: str
-    nodes: int
-    ratio: float
     flows: dict[str, float]
     proof: str = ""
     rule: str = ""
@@ -77,7 +70,7 @@ class Result:
     seconds: float = 0.0
 
 
-def discover(name: str, terms: int = TERMS, judged: int = JUDGED) -> Result:
+def discover(name: str, terms: int, judged: int) -> Result:
     """Enumerate a grammar, and judge the smallest candidates."""
     start = time.process_time()
     found = Enumeration(grammars()[name], terms)
@@ -97,8 +90,6 @@ def _judged(found: Enumeration, pair: Candidate, name: str) -> Finding:
     finding = Finding(
         render(pair.before, nodes),
         render(pair.after, nodes),
-        size_of(pair.before),
-        pair.cost_before / max(pair.cost_after, 1.0),
         flows(grammar, nodes, pair, Evaluator(grammar).large),
     )
     if finding.is_new:
@@ -114,7 +105,7 @@ def _slug(name: str) -> str:
 
 
 def discover_each(
-    names: Sequence[str], folder: Path, jobs: int, terms: int = TERMS, judged: int = JUDGED
+    names: Sequence[str], folder: Path, jobs: int, terms: int, judged: int
 ) -> Iterator[Result]:
     """Yield the results of grammars, those of an earlier run first; each is stored in a folder.
 
@@ -163,24 +154,25 @@ def _read(path: Path, terms: int, judged: int) -> Result | None:
     return Result(**rows)
 
 
+COLUMNS = ("grammar", "terms", "all up to", "values", "equal pairs", "minimal", "smallest",
+           "not lowered", "new", "not proved", "changed by engines", "rules")  # fmt: skip
+"""The columns of a page's table, which the page explains."""
+
+
 def table(results: Sequence[Result]) -> str:
     """Return what was enumerated and found as a table of Markdown."""
-    lines = [
-        "| grammar | terms | all up to | different | equal pairs | of smaller ones | lowered "
-        "| new | proved | of these, but for special values on some engines | as rules |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows: list[tuple[Any, ...]] = [COLUMNS, ("---",) * len(COLUMNS)]
     for each in sorted(results, key=lambda r: r.grammar):
         new = [finding for finding in each.judged if finding.is_new]
-        proved = sum(bool(finding.proof or finding.rule) for finding in new)
-        rules = sum(bool(finding.rule) for finding in new)
-        special = sum("special values" in f"{f.proof}{f.scope}" for f in new)
-        lines.append(
-            f"| `{each.grammar}` | {each.terms} | {each.complete} nodes | {each.classes} "
-            f"| {each.candidates + each.implied} | {each.implied} | {len(each.judged)} "
-            f"| {len(new)} | {proved} | {special} | {rules} |"
-        )
-    return "\n".join(lines) + "\n"
+        rows.append((
+            f"`{each.grammar}`", each.terms, f"{each.complete} nodes", each.classes,
+            each.candidates + each.implied, each.candidates, len(each.judged),
+            sum(not finding.flows for finding in each.judged), len(new),
+            sum(not finding.proof for finding in new),
+            sum("special values" in f"{finding.proof}{finding.scope}" for finding in new),
+            sum(bool(finding.rule) for finding in new),
+        ))  # fmt: skip
+    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 SHOWN = 12
@@ -196,14 +188,12 @@ def with_results(page: str, results: Sequence[Result]) -> str:
 
 def listing(results: Sequence[Result]) -> str:
     """Return the first rules that are new and proved, by grammar, as text for a page."""
-    lines: list[str] = []
+    blocks: list[str] = []
     for each in sorted(results, key=lambda r: r.grammar):
-        found = [f for f in each.judged if f.is_new and f.proof]
-        if found:
-            lines += ["", f"`{each.grammar}`", "", "```text"]
-            lines += [
-                f"{f.before} => {f.after}: {f.scope or f'proved {f.proof}'}" for f in found[:SHOWN]
-            ]
-            more = len(found) - SHOWN
-            lines += [f"… and {more} more (`--rules` writes them)", "```"] if more > 0 else ["```"]
-    return "\n".join(lines) + "\n"
+        rules = [f"{f.before} => {f.after}: {f.scope or f'proved {f.proof}'}"
+                 for f in each.judged if f.is_new and f.proof]  # fmt: skip
+        if more := rules[SHOWN:]:
+            rules[SHOWN:] = [f"… and {len(more)} more (`--rules` writes them)"]
+        if rules:
+            blocks += ["", f"`{each.grammar}`", "", "```text", *rules, "```"]
+    return "\n".join(blocks) + "\n"
