@@ -23,7 +23,7 @@ from stepwell.validation.certificates.checker.check import (
     check,
     digest_of,
 )
-from stepwell.validation.certificates.checker.statements import NARROWED, TRIED
+from stepwell.validation.certificates.checker.statements import GIVEN, NARROWED, TRIED
 
 by_hash()  # The recipes of weights.
 R = "tensor<4xf32>"
@@ -377,7 +377,9 @@ def test_a_wrong_statement_is_refused(text: str, why: str) -> None:
     assert "application 1, negate: " in fault(one(NEG), one(SCALED), entry(text))
 
 
-@pytest.mark.parametrize("by", ["bits", "step", "nowhere", "follows", "", "bits" + TRIED])
+@pytest.mark.parametrize(
+    "by", ["bits", "step", "nowhere", "follows", "", "bits" + TRIED, "bits" + GIVEN]
+)
 def test_a_label_that_is_no_proof_of_it_is_refused(by: str) -> None:
     assert "application 1" in fault(one(NEG), one(SCALED), entry(both(NEG, SCALED), by))
 
