@@ -35,7 +35,7 @@ def program(*lines: str) -> str:
 def test_the_patterns_are_valid() -> None:
     module, left = pdl_module()
     module.verify()
-    assert len(list(module.ops)) >= 8
+    assert len(list(module.ops)) >= 20
     assert all(left.values())
 
 
@@ -54,6 +54,14 @@ def test_an_argument_that_a_pattern_states_as_its_default_prevents_a_match(
     out = saturated(text, tmp_path, capsys)
     assert "aten.celu.default(%x, 2.0)" in out
     assert "aten.elu" not in out
+
+
+@pytest.mark.parametrize(("order", "is_left"), [("[0, -1]", False), ("[-1, 0]", True)])
+def test_a_condition_on_an_argument_holds_for_the_number_of_its_example(
+    order: str, is_left: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = program(f"%y = aten.permute.default(%x, {order})").replace("<4x", "<4x4x")
+    assert ("aten.permute" in saturated(text, tmp_path, capsys)) is is_left
 
 
 NEAR = {
