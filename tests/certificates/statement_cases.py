@@ -19,8 +19,8 @@ TYPES = {
 }  # fmt: skip
 
 Case = tuple[str, str, str]
-"""The first arithmetic in which it holds (with `64` if of integers that fit into 32 bits), and the
-two sides: ops of `aten`, with `;` between them, of
+"""The first arithmetic in which it holds (with `64` if of narrowed integers from 0 to 2³¹ − 1, with
+`|` if no rounding crosses a step), and the two sides: ops of `aten`, with `;` between them, of
 names of `TYPES` and of results, of which `#1` is that of the first op.
 """
 CASES: dict[str, Case] = {
@@ -94,6 +94,21 @@ CASES: dict[str, Case] = {
     "a float as an integer": ("", "_to_copy.default(x, dtype=i32) ; _to_copy.default(#1, dtype=f32)", "x"),
     "a float that is whole": ("reals", "_to_copy.default(i, dtype=f64) ; neg.default(#1) ; _to_copy.default(#2, dtype=i32)", "neg.default(i)"),
     "a float that is halved": ("", "_to_copy.default(i, dtype=f64) ; div.Scalar(#1, 2.0) ; _to_copy.default(#2, dtype=i32) ; add.Tensor(#3, #3)", "i"),
+    "a wide integer as a float and back": ("", "_to_copy.default(j, dtype=f32) ; _to_copy.default(#1, dtype=i64)", "j"),
+    "a wide integer as a single, a double and back": ("", "_to_copy.default(j, dtype=f32) ; _to_copy.default(#1, dtype=f64) ; _to_copy.default(#2, dtype=i64)", "j"),
+    "a comparison of a half": ("reals|", "_to_copy.default(x, dtype=f16) ; gt.Scalar(#1, 0.0)", "gt.Scalar(x, 0.0)"),
+    "comparisons in another order of places": ("reals|", "permute.default(x, [1, 0]) ; _to_copy.default(#1, dtype=f16) ; gt.Scalar(#2, 0.0)", "gt.Scalar(x, 0.0) ; permute.default(#1, [1, 0])"),
+    "the floor of a half": ("reals|", "_to_copy.default(x, dtype=f16) ; _to_copy.default(#1, dtype=f32) ; floor.default(#2)", "floor.default(x)"),
+    "the sign of a scaled number": ("reals|", "mul.Scalar(x, -1.0) ; sign.default(#1)", "neg.default(x) ; sign.default(#1)"),
+    "a truth of a scaled number": ("reals|", "mul.Scalar(x, -1.0) ; logical_not.default(#1)", "neg.default(x) ; logical_not.default(#1)"),
+    "the place of the greatest sum": ("reals|", "add.Tensor(x, y) ; add.Tensor(#1, x) ; argmax.default(#2, 1)", "add.Tensor(x, x) ; add.Tensor(#1, y) ; argmax.default(#2, 1)"),
+    "a choice by a number that is rounded": ("reals|", "mul.Scalar(x, -1.0) ; gt.Scalar(#1, 2.0) ; where.self(#2, x, y)", "neg.default(x) ; gt.Scalar(#1, 2.0) ; where.self(#2, x, y)"),
+    "a choice of numbers that are rounded": ("reals", "gt.Scalar(x, 0.0) ; mul.Scalar(x, -1.0) ; where.self(#1, #2, y)", "gt.Scalar(x, 0.0) ; neg.default(x) ; where.self(#1, #2, y)"),
+    "an unknown kernel of rounded numbers": ("reals|", "mul.Scalar(x, -1.0) ; cumsum.default(#1, 1)", "neg.default(x) ; cumsum.default(#1, 1)"),
+    "an activation with a choice": ("reals", "elu.default(x) ; mul.Scalar(#1, -1.0)", "elu.default(x) ; neg.default(#1)"),
+    "an activation of a rounded number": ("reals|", "mul.Scalar(x, -1.0) ; elu.default(#1)", "neg.default(x) ; elu.default(#1)"),
+    "a rectified number that is rounded": ("reals", "mul.Scalar(x, -1.0) ; relu.default(#1)", "neg.default(x) ; relu.default(#1)"),
+    "an integer of a rounded float": ("reals|", "mul.Scalar(x, -1.0) ; _to_copy.default(#1, dtype=i32)", "neg.default(x) ; _to_copy.default(#1, dtype=i32)"),
     "a whole float and one": ("reals", "_to_copy.default(i, dtype=f64) ; add.Scalar(#1, 1.0) ; _to_copy.default(#2, dtype=i32)", "add.Scalar(i, 1)"),
     "a whole float and a half": ("", "_to_copy.default(i, dtype=f64) ; add.Scalar(#1, 0.5) ; _to_copy.default(#2, dtype=i32) ; _to_copy.default(#3, dtype=f64)", "_to_copy.default(i, dtype=f64) ; add.Scalar(#1, 0.5)"),
     "a whole float and any": ("", "_to_copy.default(i, dtype=f32) ; add.Tensor(#1, x) ; _to_copy.default(#2, dtype=i32) ; _to_copy.default(#3, dtype=f32)", "_to_copy.default(i, dtype=f32) ; add.Tensor(#1, x)"),

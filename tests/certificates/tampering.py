@@ -78,7 +78,7 @@ def said_by_checker(given: Input, honest: Honest) -> tuple[str, str]:
 
     def listed(text: str, *programs: stepwell.Program | None) -> tuple[Any, list[str]]:
         found = check(text, 5, *programs)
-        told = [f"{e.by} {e.rewrite} {e.rule} {e.statement}" for _, e, _ in found.assumptions]
+        told = [f"{e.by} {e.rewrite} {e.rule} {e.statement}" for _, e, *_ in found.assumptions]
         return (sorted(told), found.recipes, len(found.dropped)), found.faults
 
     try:

@@ -282,11 +282,12 @@ def test_attention_is_its_steps() -> None:
 
 
 def test_which_values_are_whole() -> None:
-    whole = REALS.made(variable("x", (3,), 0), torch.float32)
-    other = REALS.made(variable("y", (3,), 0), torch.float32)
+    whole = REALS.made(variable("x", (3,), 0), torch.float64)
+    other = REALS.made(variable("y", (3,), 0), torch.float64)
     whole.is_whole = True
     integers = REALS.made(variable("n", (3,), 0), torch.int32)
-    half = torch.tensor([1.0, 0.5, 2.0])
+    half = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
+    single = REALS.made(variable("z", (3,), 0), torch.float32)
     with torch.no_grad():
         yes = [
             whole,
@@ -316,6 +317,9 @@ def test_which_values_are_whole() -> None:
             whole / 2,
             whole.exp(),
             other.double(),
+            integers.float(),
+            integers.float().double(),
+            single.double(),
             torch.mm(whole.view(1, 3), other.view(3, 1)),
             whole.clamp(-0.5, 3),
         ]

@@ -12,6 +12,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.weight_descriptions import described
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.application import by_hash
+from stepwell.validation.certificates.audit import verify_certificate
 from stepwell.validation.certificates.certificate import Certificate
 from stepwell.validation.certificates.checker import check as checking
 from stepwell.validation.certificates.checker.check import (
@@ -23,7 +24,7 @@ from stepwell.validation.certificates.checker.check import (
     check,
     digest_of,
 )
-from stepwell.validation.certificates.checker.statements import GIVEN, NARROWED, TRIED
+from stepwell.validation.certificates.checker.statements import ASSUMED, GIVEN, NARROWED, TRIED
 
 by_hash()  # The recipes of weights.
 R = "tensor<4xf32>"
@@ -98,7 +99,7 @@ def test_statements_are_counted_by_what_became_of_them() -> None:
     made = found(one(NEG), one(SCALED), *entries)
     assert not made.faults
     assert (made.proved, made.implied, made.recipes, len(made.dropped)) == (1, 2, 0, 0)
-    assert [(number, row.by) for number, row, _ in made.assumptions] == [(3, "run")]
+    assert [(number, row.by) for number, row, *_ in made.assumptions] == [(3, "run")]
     assert str(made.last) == str(Program.parse(one(SCALED)))
 
 
@@ -391,11 +392,45 @@ def test_what_is_assumed_is_listed(by: str) -> None:
     assert (made.proved, made.implied, len(made.assumptions)) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("end", ["", NARROWED, TRIED, NARROWED + TRIED])
+@pytest.mark.parametrize("end", ["", *ASSUMED, NARROWED + TRIED, "".join(ASSUMED)])
 def test_a_statement_that_claims_less_than_is_so_is_proved(end: str) -> None:
     made = found(one(NEG), one(SCALED), entry(both(NEG, SCALED), f"reals{end}"))
     assert not made.faults
     assert made.proved == 1
+
+
+@pytest.mark.parametrize("by", ["reals", *(f"reals{end}" for end in ASSUMED)])
+def test_the_audit_tells_the_assumption_that_was_made_not_the_one_that_is_written(by: str) -> None:
+    floats = R.replace("4xf32", '?xf32, #stepwell.shape<["n"]>')
+    of = {"takes": f"%v0: {floats}", "gives": floats}
+    neg, scaled = (f"{op.partition(' : ')[0]} : ({floats}) -> {floats}" for op in (NEG, SCALED))
+    start, end = (
+        program(f"%v1 = {op}", f"func.return %v1 : {floats}", **of) for op in (neg, scaled)
+    )
+    pair = f"func.return %v1, %v2 : {floats}, {floats}"
+    text = statement(f"%v1 = {neg}", f"%v2 = {scaled}", pair, takes=of["takes"], of=floats)
+    made = verify_certificate(Certificate("xnnpack", start, end, (entry(text, by),), ROWS), seed=5)
+    assert made.ok, made
+    assert made.trusted == {"sizes": 1}
+
+
+@pytest.mark.parametrize("by", ["reals", "reals" + TRIED, "reals" + NARROWED + TRIED])
+def test_the_audit_tells_every_assumption_that_was_made(by: str) -> None:
+    wide = 'tensor<?xi64, #stepwell.shape<["n"]>>'
+    of = {"takes": f"%v0: {wide}", "gives": wide}
+    narrow = wide.replace("i64", "i32")
+    ops = [
+        f"%v1 = aten._to_copy.default(%v0, dtype = i32) : ({wide}) -> {narrow}",
+        f"%v2 = aten._to_copy.default(%v1, dtype = i64) : ({narrow}) -> {wide}",
+    ]
+    same = f"%v3 = aten.clone.default(%v0) : ({wide}) -> {wide}"
+    start = program(*ops, f"func.return %v2 : {wide}", **of)
+    end = program(same, f"func.return %v3 : {wide}", **of)
+    pair = f"func.return %v2, %v3 : {wide}, {wide}"
+    text = statement(*ops, same, pair, takes=of["takes"], of=wide)
+    made = verify_certificate(Certificate("xnnpack", start, end, (entry(text, by),), ROWS), seed=5)
+    assert made.ok, made
+    assert made.trusted == {"overflow": 1, "sizes": 1}
 
 
 MANY: dict[str, tuple[str, int]] = {

@@ -30,13 +30,19 @@ from stepwell.validation.certificates.application import (
 )
 from stepwell.validation.certificates.certificate import VALUES, Certificate
 from stepwell.validation.certificates.checker.check import Entry, check
-from stepwell.validation.certificates.checker.statements import NARROWED, TRIED, Undecided
+from stepwell.validation.certificates.checker.statements import (
+    NARROWED,
+    STEPPED,
+    TRIED,
+    Undecided,
+)
 from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 
 TRUSTED = {
     "run": "both sides were run on random inputs, and are as close as the rewrite's bound says",
     "values": "as close as the rewrite's bound says on all values of their bytes, not equal",
-    "overflow": "equal if no integer of 64 bits that is narrowed exceeds 32 bits",
+    "overflow": "equal if narrowed or masked integers of 64 bits are from 0 to 2147483647",
+    "steps": "equal if no rounding crosses a step (of a comparison, floor, cast to integers)",
     "sizes": "equal at two choices of the symbolic sizes, not shown for all",
     "recipes": "weights of the last program are taken to be made of the first one's as they say",
     "assertions": "the last program no longer asserts what the first one does",
@@ -44,6 +50,8 @@ TRUSTED = {
     "lower-dynamic-convolution": "the kernel rounds activations in its own way",
 }
 """The assumptions that are accepted without a proof, by label, and why; there are no others."""
+_DECIDED = {NARROWED: "overflow", STEPPED: "steps", TRIED: "sizes"}
+"""The label of each assumption of the checker's decisions."""
 _REWRITES = ("lower-dynamic-linear", "lower-dynamic-convolution")
 """Those that are names of rewrites, not labels of evidence."""
 
@@ -58,7 +66,8 @@ class Verified:
             all values of their bytes.
         implied: the number of applications without a statement; their equality follows from the
             other ones.
-        trusted: the number of unproved assumptions, by label of `TRUSTED`.
+        trusted: the number of unproved assumptions, by label of `TRUSTED`; a statement may rest on
+            several.
         faults: the errors of the certificate; empty if it holds.
     """
 
@@ -111,7 +120,10 @@ def verify_certificate(
     found = check(certificate.to_json(), seed, program, source)
     faults, audited = [_with_remedy(fault) for fault in found.faults], 0
     trusted = Counter({"recipes": found.recipes, "assertions": len(found.dropped)})
-    for number, entry, statement in found.assumptions:
+    for number, entry, statement, decided in found.assumptions:
+        if decided:
+            trusted.update(label for said, label in _DECIDED.items() if said in decided)
+            continue
         try:
             label = _rests_on(entry, statement, seed)
         except (Undecided, StepwellError) as error:
@@ -154,16 +166,12 @@ def _bound_of(name: str) -> Bound:
 
 
 def _rests_on(entry: Entry, program: Program, seed: int) -> str | None:
-    """Return why a statement is trusted; None if it is proved.
+    """Return why a statement that is not decided is trusted; None if it is proved.
 
     Raises:
         Undecided: the statement is neither proved nor trusted.
     """
     why = None
-    if entry.by.endswith(TRIED):
-        return "sizes"
-    if entry.by.endswith(NARROWED):
-        return "overflow"
     if entry.by == "rule":
         why = follows_rule(program, entry.rule) if entry.rule else "no rule is named"
     elif entry.by == VALUES:

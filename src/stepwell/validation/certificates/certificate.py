@@ -28,6 +28,7 @@ from stepwell.validation.certificates.application import (
 from stepwell.validation.certificates.checker.check import VERSION, Entry, Text, digest_of
 from stepwell.validation.certificates.checker.statements import (
     KINDS,
+    STEPPED,
     Undecided,
     decide,
     is_constant,
@@ -139,12 +140,16 @@ def _entry(application: Application, weights: WeightStore) -> Entry:
     hash_ = hash_of_rule(application.rule)
     programs = {text: Program.parse(text, weights) for text in application.statements}
     for text, program in programs.items():
+        by = ""
         try:
-            return entry(_decided(program), text)
+            by = _decided(program)
         except Undecided as error:
             reason = str(error)
-        if hash_ is not None and follows_rule(program, hash_) is None:
+        may_cross = not by or STEPPED in by  # A rule's proof has no such assumption.
+        if may_cross and hash_ is not None and follows_rule(program, hash_) is None:
             return entry("rule", text, hash_)
+        if by:
+            return entry(by, text)
     for text, program in programs.items():
         with suppress(NotOfBytes, StepwellError):
             if apart_on_all(program) is None or (

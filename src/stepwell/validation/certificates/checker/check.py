@@ -2,8 +2,7 @@
 
 The ops of the source program's text define the first known values. Each statement claims that pairs
 of known values are equal, and must be decided again; all values computed from them are equal, too.
-The lowered program's text must have the same results as the source program's. A statement that is
-not decided is an assumption.
+The lowered program must have the same results. A statement that is not decided is an assumption.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -33,13 +33,13 @@ from stepwell.ir.weight_descriptions import store_of
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.checker import statements
 from stepwell.validation.certificates.checker.expressions import chosen_by
-from stepwell.validation.certificates.checker.statements import KINDS, NARROWED, TRIED, Undecided
+from stepwell.validation.certificates.checker.statements import ASSUMED, KINDS, Undecided
 
 VERSION = 2
 MOST_ELEMENTS = 1 << 28  # Of all values and weights of a statement.
 _NAME = re.compile(r"v\d{1,18}")
-_READINGS = {kind + end: KINDS[i // 2 * 2 : i + 1] for i, kind in enumerate(KINDS)
-             for end in ("", NARROWED, TRIED, NARROWED + TRIED)}  # fmt: skip
+_READINGS = {kind + "".join(end): KINDS[i // 2 * 2 : i + 1] for i, kind in enumerate(KINDS)
+             for end in product(*(("", each) for each in ASSUMED))}  # fmt: skip
 _ASSUMED = ("rule", "values", "run", "nothing")  # Labels of statements that are not decided.
 _ASSERTIONS = ("aten._assert_", "aten.sym_constrain_range")
 
@@ -108,8 +108,7 @@ class EqualityGraph:
     """Classes of equal values, closed under congruence (Nelson and Oppen, JACM 1980)."""
 
     def __init__(self) -> None:
-        self._parents: list[int] = []
-        self._read_by: list[list[Definition]] = []
+        self._parents, self._read_by = list[int](), list[list[Definition]]()
         self._known: dict[tuple[str, tuple[int, ...]], Definition] = {}
 
     def new(self) -> int:
@@ -158,11 +157,11 @@ class EqualityGraph:
 
 @dataclass
 class Checked:
-    """The result of a check: the certificate holds under the assumptions if there are no faults."""
+    """The result of a check; it holds under the assumptions (each with its decision) or faults."""
 
     proved: int = 0  # Statements that were decided.
     implied: int = 0  # Applications without a statement, which follow from the others.
-    assumptions: list[tuple[int, Entry, Program]] = field(default_factory=list[Any])
+    assumptions: list[tuple[int, Entry, Program, str]] = field(default_factory=list[Any])
     recipes: int = 0  # Weights that are assumed to be made by their recipes.
     dropped: set[Definition] = field(default_factory=set[Definition])  # Assertions of the source.
     faults: list[str] = field(default_factory=list[str])
@@ -190,10 +189,8 @@ def check(
 class _Check:
     def __init__(self, text: Text, seed: int) -> None:
         self.text, self.seed, self.found = text, seed, Checked()
-        self.graph, self.store = EqualityGraph(), WeightStore()
-        self.names: dict[str, int] = {}
-        self.types: dict[int, Attribute] = {}
-        self.effects: dict[str, list[Definition]] = {}
+        self.graph, self.store, self.effects = EqualityGraph(), WeightStore(), dict[str, Any]()
+        self.names, self.types = dict[str, int](), dict[int, Attribute]()
 
     def tried(self, place: str, step: Callable[[], None]) -> bool:
         try:
@@ -242,16 +239,15 @@ class _Check:
         """Check the statement of one application, and record that its pairs of values are equal."""
         program = Program.parse(entry.statement, self.store) if entry.statement else None
         pairs = self.placed(program) if program else []
-        if program is None or (
-            entry.by == "follows" and self.graph.are_equal(*zip(*pairs, strict=True))
-        ):
+        same = pairs and entry.by == "follows" and self.graph.are_equal(*zip(*pairs, strict=True))
+        if program is None or same:
             self.found.implied += 1
             return
         kinds = _READINGS.get(entry.by, ())
-        if entry.by in _ASSUMED or statements.decide(program, kinds, self.seed) not in KINDS:
-            self.found.assumptions.append((number, entry, program))
-        else:
-            self.found.proved += 1
+        said = "" if entry.by in _ASSUMED else statements.decide(program, kinds, self.seed)
+        self.found.proved += said in KINDS
+        if said not in KINDS:
+            self.found.assumptions.append((number, entry, program, said))
         self.graph.unite(pairs)
 
     def check_form(self, program: Program) -> None:
@@ -283,12 +279,9 @@ class _Check:
         block = program.method("equal").body.block
         for argument in block.args:
             number = numbers[argument] = self.number(argument)
-            if argument.type != self.types.get(number):
-                held = self.types.get(number, "not a known value")
+            if argument.type != (held := self.types.get(number, "not a known value")):
                 raise Undecided(f"%{argument.name_hint} is {held}, not {argument.type}")
-        for op in block.ops:
-            if isinstance(op, ReturnOp):
-                continue
+        for op in [*block.ops][:-1]:
             if not op.results:
                 raise Undecided(f"{op.name} gives no value")
             numbers.update((result, self.number(result)) for result in op.results)
@@ -323,8 +316,7 @@ class _Check:
             self.next(effects, None)
         if [name for name, _ in observed(program)] != [name for name, _ in observed(self.start)]:
             raise Undecided("it writes to other state or inputs than the first program")
-        found = [numbers[value] for _, value in observed(program)]
-        if not self.graph.are_equal(found, self.wanted):
+        if not self.graph.are_equal([numbers[v] for _, v in observed(program)], self.wanted):
             raise Undecided("it does not follow from the first program")
 
     def next(self, effects: Iterator[Definition], wanted: Definition | None) -> tuple[int, ...]:

@@ -30,7 +30,6 @@ from stepwell.dialects.quant.types import Quantization
 from stepwell.ir.compat.torch import torch_private as private
 from stepwell.ir.declared import scalar_semantics as scalars
 from stepwell.ir.declared.families import ops_of
-from stepwell.ir.declared.scalar_semantics import Term
 from stepwell.ir.dtypes import f32, torch_dtype
 
 PRIME = 1686629999  # Below 2³¹, so that products fit; 23 modulo 24, so that 2 and 3 have roots.
@@ -95,8 +94,7 @@ def inverse(x: Tensor) -> Tensor:
         raise ZeroDivisionError
     found = torch.ones_like(x)
     for bit in f"{prime() - 2:b}":
-        found = found * found % prime()
-        found = found * x % prime() if bit == "1" else found
+        found = found * found % prime() * (x if bit == "1" else 1) % prime()
     return found
 
 
@@ -109,14 +107,12 @@ def bilinear(kernel: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -
 
 
 def constants(value: Tensor, is_exact: bool) -> Tensor:
-    """Return the elements of a constant as numbers: floats by their bits (−x is the negative of x,
-    and 0 is not −0), or as the simplest numbers that they approximate.
-    """
+    """Return a constant's elements as numbers: floats by their bits, or the simplest near them."""
     if not value.is_floating_point():
         return value.long() % prime()
     if value.dtype not in _BITS:
         return digest(str(value.dtype), value.view(torch.uint8).long())
-    if is_exact:
+    if is_exact:  # −x is the negative of x, and 0 is not −0.
         made = mixed(value.double().abs().nan_to_num(-1, math.inf).contiguous().view(torch.int64))
         return torch.where(value.signbit(), prime() - made, made) % prime()
     kinds, places = value.double().unique(return_inverse=True)
@@ -163,9 +159,8 @@ _REALS: dict[str, Callable[[Any], Any]] = {
     "reciprocal": lambda x: 1.0 / x, "rsqrt": lambda x: 1.0 / scalars.sqrt(x),
     "expm1": lambda x: scalars.exp(x) - 1.0, "log1p": lambda x: scalars.log(1.0 + x),
 }  # fmt: skip
-_POWERS: dict[Any, Callable[[Any], Any]] = {
-    0.5: scalars.sqrt, -0.5: scalars.rsqrt, -1: scalars.reciprocal,
-}  # fmt: skip
+_POWERS: dict[Any, Any] = {0.5: scalars.sqrt, -0.5: scalars.rsqrt, -1: scalars.reciprocal}
+_STEPS = {*"floor ceil round trunc is_nan sign quotient modulo less less_equal equal".split()}
 
 
 class Expressions(torch.Tensor):
@@ -173,7 +168,7 @@ class Expressions(torch.Tensor):
 
     held: Tensor
     arithmetic: Arithmetic
-    is_whole = False  # Whether the elements are floats that are known to be integers.
+    is_whole = False  # Whether the elements are doubles that are known to be integers.
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -186,8 +181,15 @@ class Arithmetic:
     """How operators act on numbers of expressions; `is_exact` if roundings are part of them."""
 
     def __init__(self, is_exact: bool, seed: int = 0) -> None:
-        self.is_exact, self.seed = is_exact, seed
-        self.narrows = False  # Whether an integer was taken to fit into 32 bits.
+        self.is_exact, self.seed, self.narrows = is_exact, seed, False  # `NARROWED`.
+        self.steps, self.stepped = list[str](), list[Tensor]()
+        self.exact: list[Tensor] = []  # What `stepped` is bit for bit, to be taken instead.
+
+    def step(self, name: str, held: Tensor) -> Tensor:
+        """Note a number that may jump if the operands of its function are rounded."""
+        self.steps.append(name)
+        self.stepped.append(self.exact[len(self.stepped)] if self.exact else held)
+        return self.stepped[-1]
 
     def made(self, held: Tensor, dtype: torch.dtype) -> Expressions:
         found: Any = private.without_elements(Expressions, held.shape, dtype)
@@ -207,14 +209,14 @@ class Arithmetic:
         if given == wanted:
             return held
         if wanted == torch.bool:
-            return digest("nonzero", held)
+            return self.step("nonzero", digest("nonzero", held))
         fits = torch.promote_types(given, wanted) == wanted
         keeps = fits and not wanted.is_floating_point and given.itemsize < 4
-        if not self.is_exact:  # It is neither rounded nor too large for a type of 32 bits.
-            to_wide = wanted.itemsize >= 4 and not given.is_floating_point
-            keeps |= to_wide or wanted.is_floating_point
-            self.narrows |= to_wide and not fits
-        return held if keeps else digest(f"{given}→{wanted}", held)
+        to_wide = wanted.itemsize >= 4 and not given.is_floating_point
+        is_near = keeps or to_wide or wanted.is_floating_point  # The same real number.
+        self.narrows |= to_wide and not fits and not self.is_exact
+        made = digest(f"{given}→{wanted}", held) if not keeps else held
+        return (made if self.is_exact else held) if is_near else self.step("cast", made)
 
     def name_of(self, value: Any) -> str:
         """Return a name that two values share only if they are equal."""
@@ -226,17 +228,20 @@ class Arithmetic:
 
     def elementwise(self, name: str, term: Any, out: torch.dtype, tensors: list[Any]) -> Tensor:
         """Return the numbers of a result; a kernel that rounds twice is known by its name alone."""
-        if term is None or (self.is_exact and scalars.roundings(term) > 1):
-            name = f"{name}:{out}" if self.is_exact or not out.is_floating_point else name
-            return digest(name, *map(self.numbers, tensors))
+        if term is None:
+            typed = f"{name}:{out}" if self.is_exact or not out.is_floating_point else name
+            return self.step(name, digest(typed, *map(self.numbers, tensors)))
         ends = map(_bare, (tensors[0], tensors[-1]))
         of = torch.result_type(*ends) if out == torch.bool else out
         of = torch.float32 if of in (torch.float16, torch.bfloat16) else of  # Rounded once more.
-        return self.cast(self.of_term(term, of), torch.bool if out == torch.bool else of, out)
+        held = self.of_term(term, of)  # Its steps count, also of a kernel that rounds twice.
+        if self.is_exact and scalars.roundings(term) > 1:
+            return digest(f"{name}:{out}", *map(self.numbers, tensors))
+        return self.cast(held, torch.bool if out == torch.bool else of, out)
 
     def of_term(self, term: Any, of: torch.dtype) -> Tensor:
         """Return the numbers of a scalar expression that is computed in one type."""
-        if not isinstance(term, Term) or term.function == "element":
+        if not isinstance(term, scalars.Term) or term.function == "element":
             return self.numbers(getattr(term, "value", term), of)
         name, parts, to = term.function, term.operands, term.to
         if name == "where":
@@ -249,7 +254,7 @@ class Arithmetic:
         into = torch.bool if name in ("not_", "and_", "or_", "xor") else of
         held = [self.of_term(part, into) for part in parts]
         made = self.cast(held[0], of, torch_dtype(to)) if to else self.apply(name, of, *held)
-        return made % prime()
+        return self.step(name, made % prime()) if name in _STEPS else made % prime()
 
     def rounds(self, of: torch.dtype) -> bool:
         """Whether results in a type are rounded or wrap, other than modulo 2³² or 2⁶⁴."""
@@ -336,7 +341,7 @@ class Call:
             found = self.arithmetic.made(found.expand(self.bare.shape), self.of)
         if isinstance(found, Expressions) and self.name in _WHOLE:
             leaves = private.pytree.tree_leaves((self.args, self.kwargs))
-            found.is_whole = all(map(_is_whole, leaves))
+            found.is_whole = self.of == torch.float64 and all(map(_is_whole, leaves))
         return found
 
 
@@ -370,9 +375,9 @@ def _decomposed(call: Call) -> Any:
 
 def _converted(call: Call) -> Any:
     value: Any = call.given.get("src", call.args[0])
+    made = call.arithmetic.numbers(value, call.of)
     is_wide = call.of.itemsize >= 4 and not call.arithmetic.is_exact  # It does not overflow.
-    is_whole = is_wide and value.is_floating_point() and _is_whole(value)
-    return value.held if is_whole else call.arithmetic.numbers(value, call.of)
+    return value.held if is_wide and value.dtype == torch.float64 and _is_whole(value) else made
 
 
 def _wrapped(call: Call) -> Any:
@@ -436,7 +441,7 @@ def _reduced(call: Call) -> Any:
     if name.startswith("arg"):
         places = torch.arange(x.shape[axes[0]]).reshape([-1] + [1] * (x.dim() - axes[0] - 1))
         rows = digest("row", held, places).sum(axes[0]) % prime()
-        return digest(name, rows).reshape(call.bare.shape)
+        return a.step(name, digest(name, rows)).reshape(call.bare.shape)
     name = name if name.startswith("a") else f"a{name}"
     held = a.cast(held, x.dtype, of) if name in ("any", "all") else held
     return held.sum(axes, keep) if is_one else digest(name, mixed(held).sum(axes, keep) % prime())

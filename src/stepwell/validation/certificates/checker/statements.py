@@ -1,7 +1,6 @@
 """Decide whether the pairs of values in a statement are equal expressions.
 
-A statement is a method `@equal`: each value in the first half of its results equals one in the
-second half, for all arguments.
+A statement is a method `@equal`: for all arguments, both halves of its results are equal.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,9 @@ from stepwell.validation.certificates.checker.expressions import Arithmetic, Exp
 SMALL = 4096  # The size up to which a constant that a rewrite created is read by its elements.
 GIVEN = ", by the numbers of small weights"  # Small weights of the model are read as well.
 TRIED = ", at sizes that were tried"
-NARROWED = ", if no integer exceeds 32 bits"
+NARROWED = ", if narrowed integers are from 0 to 2147483647"
+STEPPED = ", if no rounding crosses a step"
+ASSUMED = (NARROWED, STEPPED, TRIED)
 KINDS = ("bits", "reals", f"bits{GIVEN}", f"reals{GIVEN}")
 MOST_STEPS = 1 << 16  # A loop in a statement may not end.
 SCRATCH = ("scratch", "output_scratch")  # Sizes of memory, which an op's verifier checks.
@@ -60,16 +61,22 @@ def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
 def decide(
     program: Program, kinds: Sequence[str], seed: int = 0, pairs: Any = None, make: Any = Arithmetic
 ) -> str:
-    """Return the first of some readings in which all pairs of a statement are equal, and what it
-    assumes: that integers fit into 32 bits, or two choices of symbolic sizes.
-    """
+    """Return the first of some readings in which all pairs are equal, and what that assumes."""
     pairs, reason = pairs_of(program) if pairs is None else pairs, "no proof is claimed"
     for kind in kinds:
-        made = make(kind.startswith("bits"), seed)
+        made, bits, strict = (make(e, seed) for e in (kind.startswith("bits"), True, False))
+        strict.exact, given, crosses = bits.stepped, kind.endswith(GIVEN), False
         try:
             for sizes in (choices := _sizes(program)):
-                _Run(program.weights, made, kind.endswith(GIVEN), sizes).compare(program, pairs)
-            return kind + NARROWED * made.narrows + TRIED * (len(choices) > 1)
+                runs = [_Run(program.weights, a, given, sizes) for a in (made, bits, strict)]
+                runs[0].compare(program, pairs)
+                if made.steps and not (made.is_exact or crosses):
+                    crosses = True
+                    with suppress(Exception):  # Results of steps must be the same bit for bit.
+                        runs[1].compare(program, ())
+                        runs[2].compare(program, pairs)
+                        crosses = strict.steps != bits.steps
+            return kind + NARROWED * made.narrows + STEPPED * crosses + TRIED * (len(choices) > 1)
         except Exception as error:  # What cannot be followed is not decided.
             reason = f"it is not so: {error}"
     raise Undecided(reason)
@@ -96,15 +103,13 @@ class _Run(Interpreter):
         weights: Any = SimpleNamespace(get=self.weight, type_of=store.type_of)
         super().__init__(weights)
         self.store, self.arithmetic, self.given, self.sizes = store, arithmetic, given, sizes
-        self.made: dict[str, Any] = {}
-        self.steps = 0
+        self.made, self.steps = dict[str, Any](), 0
 
     def compare(self, program: Program, pairs: Pairs) -> None:
         """Run a statement; raise an exception unless all pairs are equal."""
         (method,) = program.methods.values()
-        made: dict[SSAValue, Any] = {}
-        for number, argument in enumerate(method.body.block.args):
-            made[argument] = self.input(f"argument {number}", argument.type)
+        arguments = enumerate(method.body.block.args)
+        made: dict[SSAValue, Any] = {a: self.input(f"argument {n}", a.type) for n, a in arguments}
         with torch.no_grad():
             for op in method.body.block.ops:
                 if not isinstance(op, ReturnOp):
@@ -118,9 +123,10 @@ class _Run(Interpreter):
     def shape_of(self, type_: Any) -> list[int]:
         return [d.evaluate(self.sizes) if isinstance(d, Size) else d for d in dims(type_)]
 
-    def input(self, name: str, type_: Any) -> Expressions:
-        """Return a tensor whose elements are variables."""
+    def input(self, name: str, type_: Any, is_made: bool = False) -> Expressions:
+        """Return a tensor whose elements are variables, also for an unknown function's result."""
         held = variable(name, self.shape_of(type_), self.arithmetic.seed)
+        held = self.arithmetic.step("", held) if is_made else held
         return self.arithmetic.made(held, stored_dtype(type_))
 
     def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
@@ -140,7 +146,7 @@ class _Run(Interpreter):
             text = f"{text_of(op, SCRATCH)}({', '.join(map(self.arithmetic.name_of, operands))})"
             text += "" if is_repeatable(op) else f" at step {self.steps}"
             for at, result in enumerate(op.results):
-                environment[result] = self.input(f"{text}#{at}", result.type)
+                environment[result] = self.input(f"{text}#{at}", result.type, True)
 
     def rule(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Return the results by the interpreter's rule, in the shapes of the statement's text."""
@@ -169,5 +175,5 @@ class _Run(Interpreter):
                 self.made[key] = self.store.get(key)
             if key not in self.made:
                 text = f"{name}{sorted(parameters.items())}{[*map(self.arithmetic.name_of, given)]}"
-                self.made[key] = self.input(text, self.store.type_of(key))
+                self.made[key] = self.input(text, self.store.type_of(key), bool(given))
         return self.made[key]
