@@ -51,7 +51,7 @@ EQUIVALENT = {
         "True → False", "the caller's zip is strict"),
     ("statements", "return [torch.where(test, one, other) for one, other in zip(*ways,"): (
         "True → False", "both branches give the op's results"),
-    ("check", 'entry.by == "follows" and self.graph.are_equal(*zip(*pairs, strict=True))'): (
+    ("check", 'same = pairs and entry.by == "follows" and self.graph.are_equal(*zip(*pairs'): (
         "True → False", "pairs are of two"),
     ("check", "numbers.update(zip(func.body.block.args, self.inputs[name], strict=True))"): (
         "True → False", "the signatures are equal"),
