@@ -151,12 +151,11 @@ def _permute(op: SchemaOp) -> Sequence[Attribute] | None:
     shape = _sizes(op.operands[0])
     if shape is None:
         return None
-    order = [_axis(axis, len(shape)) for axis in op.arg("dims")]
-    if sorted(axis for axis in order if axis is not None) != list(range(len(shape))):
+    found = [_axis(axis, len(shape)) for axis in op.arg("dims")]
+    order = [axis for axis in found if axis is not None]
+    if None in found or sorted(order) != list(range(len(shape))):
         return None
-    return [
-        tensor([shape[axis] for axis in order if axis is not None], element(op.operands[0].type))
-    ]
+    return [tensor([shape[axis] for axis in order], element(op.operands[0].type))]
 
 
 @_rule("transpose.int")

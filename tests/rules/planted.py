@@ -109,7 +109,8 @@ PLANTED: list[Doubtful] = [
     # only where sizes are equal
     Doubtful("sizes", "%y = aten.t.default(%x)", "%y = aten.permute.default(%x, [0, 1])",
             "for $x = [2, 2]"),
-    Doubtful("sizes", "%y = aten.view.default(%x, $s)", "%p = aten.permute.default(%x, [1, 0]); "
+    Doubtful("sizes", "%y = aten.view.default(%x, $s) : (tensor<$A x $B x $E>) -> $T",
+             "%p = aten.permute.default(%x, [1, 0]); "
             "%y = aten.view.default(%p, $s)", "for $s = [4], $x = [2, 2]"),
     Doubtful("sizes", "%a = aten.permute.default(%x, [1, 0]); %y = aten.view.default(%a, $s)",
             "%y = aten.view.default(%x, $s)", "for $s = [4], $x = [2, 2]"),

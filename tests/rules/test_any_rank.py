@@ -7,18 +7,20 @@ pytest.importorskip("z3", reason="the extra `prove` is not installed")
 from stepwell.validation.rules import any_rank
 from stepwell.validation.rules.verdicts import Verdict, prove
 
+from .by_position import POSITION_NAMES, RIGHT, WRONG
 from .by_rank import ANY, BY_RANK, LIMITED, NAMES
 from .doubtful import Doubtful
+from .source_reader import of_source
 
 
 @pytest.fixture(autouse=True)
 def of_functions_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The functions of these tests count as looked at, so that their source decides."""
-    monkeypatch.setattr(any_rank, "unread", lambda values: [])  # pyright: ignore
+    monkeypatch.setattr(any_rank, "reading", of_source)
 
 
 def verdict_of(doubtful: Doubtful) -> Verdict:
-    return prove(doubtful.rule(0, NAMES))
+    return prove(doubtful.rule(0, NAMES | POSITION_NAMES))
 
 
 def named(rows: list[Doubtful], quick: int) -> list[object]:
@@ -44,6 +46,19 @@ def test_a_condition_on_the_number_of_axes_ends_the_argument(doubtful: Doubtful)
 
 @pytest.mark.parametrize("doubtful", named(ANY, 2))
 def test_a_rule_that_treats_ranks_alike_holds_for_any(doubtful: Doubtful) -> None:
+    verdict = verdict_of(doubtful)
+    assert verdict.kind == "bits", verdict
+    assert verdict.argument, verdict
+
+
+@pytest.mark.parametrize("doubtful", named(WRONG, 2))
+def test_wrong_positions_sizes_and_repetitions_are_of_no_other_rank(doubtful: Doubtful) -> None:
+    verdict = verdict_of(doubtful)
+    assert not verdict.argument, verdict
+
+
+@pytest.mark.parametrize("doubtful", named(RIGHT, 2))
+def test_positions_along_axes_are_tried_for_any_size(doubtful: Doubtful) -> None:
     verdict = verdict_of(doubtful)
     assert verdict.kind == "bits", verdict
     assert verdict.argument, verdict

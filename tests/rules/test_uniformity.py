@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.validation.rules.uniformity import Reading, reading
+from stepwell.validation.rules.reviewed import Reading
 
 from . import by_rank
+from .source_reader import reading
 
 
 def read(function: Callable[..., Any]) -> Reading:

@@ -2,7 +2,7 @@
 
 The prover decides a rule for arbitrary elements at the ranks and sizes that it enumerates. Each
 argument here is a lemma with side conditions. `Evidence` checks them on every instance that was
-decided, and on the source of the rule's functions (`uniformity`), which must treat every rank
+decided, and on the source of the rule's functions (`reviewed`), which must treat every rank
 alike: otherwise a rule is proved "up to rank N" as before. TensorRight (POPL 2025) bounds the rank
 of a counterexample in the same way: by the axes that a rule distinguishes.
 
@@ -26,6 +26,14 @@ axes
     of that many axes (one more if axes are merged: one that lies between two may matter). All
     instances up to that rank are tried, with every argument, and with sizes that are symbols:
     different, equal, or 1 (different ones alone, if nothing in the rule depends on sizes).
+positions
+    As "axes", and arguments are positions along axes (the start of a slice, the amounts of a
+    padding). Each op passes positions on in their order, one by one. If the two sides read an
+    element at different positions p and q along an axis, delete any other position of it: each cut
+    moves with the elements around it. Two positions are left, and three if two cuts are added up.
+    That functions treat cuts as places between positions, however many there are, is for whoever
+    looks at them to see (`reviewed`). All sizes up to 3, a symbol, and all cuts are tried along one
+    axis; along several the orders of axes decide, and sizes up to 2 and a few cuts are tried.
 its rank
     An op of the rule accepts no other rank; sizes are symbols.
 """
@@ -33,14 +41,11 @@ its rank
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any, Literal
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes.forms import elementwise
 from stepwell.ir.axes.maps import All, Along, AxisMap, Flat, Once, axis_map, lies_the_same
 from stepwell.ir.core import WeightOp
@@ -51,18 +56,23 @@ from stepwell.translate.rules.notation import Computed, Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.rules.atoms import atoms
 from stepwell.validation.rules.equality import as_known
-from stepwell.validation.rules.instances import Instances, is_pointwise
+from stepwell.validation.rules.instances import Instances
 from stepwell.validation.rules.instantiation import RuleProgram
-from stepwell.validation.rules.named_axes import lists_axes, named_axes
-from stepwell.validation.rules.reviewed import unread
-from stepwell.validation.rules.rule_terms import literals, named_callables, repeats
-from stepwell.validation.rules.tensors import FILLS
-from stepwell.validation.rules.uniformity import reading
+from stepwell.validation.rules.named_axes import lists_axes, named_axes, takes_orders
+from stepwell.validation.rules.op_kinds import (
+    is_elementwise,
+    is_table,
+    moves_by_nothing,
+    tensors_of,
+)
+from stepwell.validation.rules.reviewed import reading
+from stepwell.validation.rules.rule_terms import is_pointwise, literals, named_callables, repeats
 
-Argument = Literal["", "elementwise", "row-major", "one movement", "axes", "its rank"]
+Argument = Literal["", "elementwise", "row-major", "one movement", "axes", "positions", "its rank"]
 Pattern = tuple[tuple[int, ...], ...]
 _WITNESSES = 2
-_CASTS = frozenset(("quant.scast", "quant.qcast", "quant.dcast"))
+_SEVERAL_CUTS = 10
+"""The least number of instances of one axis from which it is seen that cuts are treated alike."""
 _IN_ORDER = frozenset(
     f"aten.{name}"
     for name in """slice.Tensor slice_copy.Tensor expand.default expand_copy.default repeat.default
@@ -71,15 +81,6 @@ _IN_ORDER = frozenset(
 """Ops whose result has every index of an operand's axis in order, or some, or all several times:
 with the operand's shape it is the operand.
 """
-_OF_TENSORS = (
-    "quantized_decomposed.quantize_per_tensor.",
-    "quantized_decomposed.dequantize_per_tensor.",
-)
-_BY_NOTHING = {
-    "aten.constant_pad_nd.default": "pad",
-    "aten.roll.default": "shifts",
-    "aten.flip.default": "dims",
-}
 _OF_PLACES = frozenset(
     ("cmsis.reshape", "tosa_reshape", "quant.store", "quant.reals", "tosa_single")
 )
@@ -103,6 +104,10 @@ class Requirement:
     problems: tuple[str, ...]
     reads_sizes: bool = True
     """Whether the rule's functions read sizes."""
+    has_orders: bool = False
+    """Whether arguments are orders of axes."""
+    has_positions: bool = False
+    """Whether arguments are positions along axes."""
     has_lists: bool = False
     """Whether arguments are lists of axes, of any length."""
     is_pointwise: bool = False
@@ -119,14 +124,16 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
     named = None if None in counts else max(count or 0 for count in counts)
     have_axes = not all(map(is_pointwise, forms))
     named_ones = named_callables(rewrite, forms)
-    functions_of = {n: f for n, f in named_ones.items() if isinstance(f, FunctionType)}
-    read = reading(functions_of, have_axes=have_axes)
+    read = reading(named_ones, have_axes=have_axes)
     for form in forms if have_axes else ():
         for number in literals(form):
             read.literal(number)
     least = max(read.named, read.threshold + 1 if read.threshold else 0)
     rank = max(read.named + (named or 0) + _WITNESSES, least)
-    problems = sorted({*read.problems, *unread(named_ones)})
+    problems = sorted({*read.problems})
+    has_positions = any(Instances(rewrite, form).positions for form in forms)
+    if (read.reads_sizes or has_positions) and read.largest:
+        problems.append(f"sizes may be compared with {read.largest}")
     if any(map(repeats, forms)):
         problems.append("an order of axes may be composed with itself")
     lists = any(lists_axes(Instances(rewrite, form)) for form in forms)
@@ -142,6 +149,8 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
         problems=tuple(problems),
         reads_sizes=read.reads_sizes,
         has_lists=lists,
+        has_orders=any(takes_orders(Instances(rewrite, form)) for form in forms),
+        has_positions=has_positions,
         is_pointwise=not have_axes,
         passes_on=passes,
         is_removal=removes,
@@ -157,6 +166,8 @@ class Evidence:
     with_any_arguments: bool = True
     """Whether it is in row-major order whatever the arguments of its ops are."""
     one_movement: bool = True
+    keeps_positions: bool = True
+    """Whether each op passes positions along axes on in their order, one by one."""
     axes: bool = True
     groups: bool = True
     sizes_matter: bool = False
@@ -169,6 +180,8 @@ class Evidence:
     """The largest number of axes that an op does not just pass on."""
     ranks: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """The ranks of the inputs and weights of each instance."""
+    along_one: int = 0
+    """The number of instances of one axis."""
     has_weights: bool = False
     reads_again: bool = False
     """Whether a side reads an input by several ways, of which the number is not bounded here."""
@@ -186,6 +199,7 @@ class Evidence:
         self.has_weights |= bool(held)
         ranks = [*map(len, shapes), *(len(dims(op.result.type)) for op in held)]
         self.ranks.add(tuple(ranks))
+        self.along_one += max(ranks, default=0) == 1
         is_fixed = all(isinstance(size, int) for shape in shapes for size in shape)
         if is_fixed:
             self.static.add(_pattern(shapes))
@@ -200,13 +214,14 @@ class Evidence:
             ops = [op for op in reached if _computes(op)]
             weights = [op.key.data for op in reached if isinstance(op, WeightOp)]
             keeps = all(_keeps_order(program.weights, key) for key in weights)
-            if not (keeps and all(map(_is_elementwise, ops))):
-                self.elementwise = self._not("elementwise", ops, _is_elementwise)
+            if not (keeps and all(map(is_elementwise, ops))):
+                self.elementwise = self._not("elementwise", ops, is_elementwise)
             if not (keeps and all(map(_is_row_major, ops))):
                 self.row_major = self._not("row-major", ops, _is_row_major)
-            reshaping = [_is_elementwise(op) or is_of(op, "reshape") for op in ops]
+            reshaping = [is_elementwise(op) or is_of(op, "reshape") for op in ops]
             self.with_any_arguments &= all(reshaping)
             self.keeps_shape &= all(map(_keeps_shape, ops))
+            self.keeps_positions &= all(map(_keeps_positions, ops))
             if _moves(old) != _moves(new):
                 self.one_movement = False
             self.sizes_matter |= any(map(_compares_sizes, ops))
@@ -231,19 +246,11 @@ class Evidence:
         for an axis between two that are, and for each axis that ops treat otherwise unasked.
         """
         own = 0 if asked.has_lists else max(0, self.special - (asked.named or 0))
-        return asked.rank + own + (not self.axes)
+        return asked.rank + own + (not self.axes and not self.row_major)
 
     def conclude(self, asked: Requirement) -> Argument:
         """Return the argument by which a proved rule holds for any rank and size, if any."""
         tried = max((max(each, default=0) for each in self.ranks), default=0)
-        if not asked.problems and tried >= asked.least:
-            if self.elementwise or asked.is_pointwise:
-                return "elementwise"
-            if self.one_movement and (asked.passes_on or self.is_whole):
-                return "one movement"
-            is_ordered = self.row_major and (self.with_any_arguments or self.is_whole)
-            if is_ordered or (asked.is_removal and self.keeps_shape):
-                return "row-major"
         least = min((max(each, default=0) for each in self.ranks), default=0)
         most = max(self.needed(asked), least)
         fixed = {pattern for pattern in self.static if max(map(len, pattern), default=0) <= most}
@@ -252,9 +259,25 @@ class Evidence:
         if self.is_blind(asked):
             fixed = {tuple(tuple(range(1, len(s) + 1)) for s in pattern) for pattern in fixed}
         covered = fixed <= self.symbolic and bool(self.symbolic or self.groups)
+        if not asked.problems and tried >= asked.least:
+            if self.elementwise or asked.is_pointwise:
+                return "elementwise"
+            if self.one_movement and (asked.passes_on or self.is_whole):
+                return "one movement"
+            are_tried = self.is_whole and not asked.has_positions
+            is_removal = asked.is_removal and self.keeps_shape
+            if self.row_major and (self.with_any_arguments or (are_tried and covered)):
+                return "row-major"
+            if is_removal and (self.is_whole or not asked.has_positions):
+                return "row-major"
+        if asked.has_positions:
+            is_enough = self.is_whole and not asked.problems and tried >= self.needed(asked)
+            is_one_by_one = self.axes and self.keeps_positions and not self.reads_again
+            is_enough &= self.along_one >= _SEVERAL_CUTS
+            return "positions" if is_enough and is_one_by_one and asked.named is not None else ""
         if asked.named is None or not self.is_whole or not covered:
             return ""
-        if self.reads_again and asked.has_lists:
+        if self.reads_again and (asked.has_lists or asked.has_orders):
             return ""  # Two witnesses tell one way from another, not several from several.
         if (self.axes or self.groups) and not asked.problems and tried >= self.needed(asked):
             return "axes"
@@ -297,39 +320,12 @@ def _shape(value: SSAValue) -> tuple[Dim, ...]:
     return dims(value.type) if isinstance(value.type, TensorType) else ()
 
 
-def _tensors(op: Operation) -> list[SSAValue]:
-    return [v for v in op.operands if isinstance(v.type, TensorType)]
-
-
-def _is_elementwise(op: Operation) -> bool:
-    """Whether an op computes each element from those at the same index of tensors of one shape."""
-    if any(
-        (held := quantization(v.type)) and not held.is_per_tensor
-        for v in (*op.operands, *op.results)
-        if isinstance(v.type, TensorType)
-    ):
-        return False
-    is_cast = op.name in _CASTS or op.name.startswith(_OF_TENSORS)
-    if not (is_of(op, "elementwise", "factory") or is_cast or op.name in FILLS):
-        return False
-    shape = dims(op.results[0].type)
-    return all(
-        dims(v.type) == shape or set(dims(v.type)) <= {1} or is_table(op, v) for v in _tensors(op)
-    )
-
-
-def is_table(op: Operation, value: SSAValue) -> bool:
-    """Whether an operand is a table that an elementwise op reads whole."""
-    return op.name in ("tosa.table", "cmsis.quantized_activation") and value is op.operands[1]
-
-
 def _is_row_major(op: Operation) -> bool:
     """Whether an op keeps the order of elements: with any arguments, or with those that it has."""
-    if _is_elementwise(op) or is_of(op, "reshape"):
+    if is_elementwise(op) or is_of(op, "reshape"):
         return True
-    if isinstance(op, SchemaOp) and (name := _BY_NOTHING.get(op.name)):
-        amounts: Any = op.arg(name)
-        return isinstance(amounts, list) and all(each == 0 for each in amounts)  # pyright: ignore[reportUnknownVariableType]
+    if moves_by_nothing(op):
+        return True
     if is_of(op, "permutation"):
         axes = axis_map(op)
         order = None if axes is None else axes.order_after(0, tuple(range(len(axes.shape))))
@@ -354,8 +350,8 @@ def _reads_again(value: SSAValue) -> bool:
             if not isinstance(op, Operation) or isinstance(op, WeightOp):
                 known[each] = frozenset(((each,),))
             else:
-                own = () if _is_elementwise(op) else (op,)
-                below = [way for operand in _tensors(op) for way in ways(operand)]
+                own = () if is_elementwise(op) else (op,)
+                below = [way for operand in tensors_of(op) for way in ways(operand)]
                 known[each] = frozenset((*way, *own) for way in below)
         return known[each]
 
@@ -372,8 +368,8 @@ def _moves(value: SSAValue) -> tuple[Any, ...]:
         return (value,)
     if isinstance(op, WeightOp):
         return (op.key.data,)
-    several = [v for v in _tensors(op) if not _is_one_constant(v) or len(_tensors(op)) == 1]
-    if _is_elementwise(op) and len(several) == 1:
+    several = [v for v in tensors_of(op) if not _is_one_constant(v) or len(tensors_of(op)) == 1]
+    if is_elementwise(op) and len(several) == 1:
         return _moves(several[0])
     name, operands, fields = as_known(op, op.results.index(value))  # pyright: ignore[reportArgumentType]
     if is_movement(op):
@@ -384,13 +380,13 @@ def _moves(value: SSAValue) -> tuple[Any, ...]:
 def _is_one_constant(value: SSAValue) -> bool:
     """Whether a value is one element that depends on no tensor."""
     owner = value.owner
-    return set(_shape(value)) <= {1} and not (isinstance(owner, Operation) and _tensors(owner))
+    return set(_shape(value)) <= {1} and not (isinstance(owner, Operation) and tensors_of(owner))
 
 
 def _links(op: Operation) -> AxisMap | None:
     found = axis_map(op)
     if found is None and is_of(op, "elementwise"):
-        shape, tensors = dims(op.results[0].type), _tensors(op)
+        shape, tensors = dims(op.results[0].type), tensors_of(op)
         if all(len(dims(value.type)) <= len(shape) for value in tensors):
             return elementwise(op, len(tensors))
     return found
@@ -400,19 +396,33 @@ def _is_mapped(op: Operation) -> bool:
     return _special(op) is not None
 
 
+def _keeps_positions(op: Operation) -> bool:
+    """Whether an op passes the positions along each axis on in their order, without steps."""
+    axes = _links(op)
+    if is_of(op, "factory") or op.name in ("aten.select.int", "aten.select_copy.int"):
+        return True
+    pairs = zip(op.operands, axes.links, strict=True) if axes else ()
+    held = [links for value, links in pairs if isinstance(value.type, TensorType)]
+    links = [link for each in held for link in ((None,) if each is None else each)]
+    return axes is not None and all(
+        isinstance(link, Once) or (isinstance(link, Along) and link.stride == link.reach == 1)
+        for link in links
+    )
+
+
 def _compares_sizes(op: Operation) -> bool:
     """Whether what an op does may depend on which sizes are equal, or 1."""
     axes = _links(op)
     links = [link for each in (axes.links if axes else (None,)) for link in each or (None,)]
     is_plain = all(isinstance(link, Along | All) for link in links)
-    return len(_tensors(op)) != 1 or not (is_plain or not _shape(op.operands[0]))
+    return len(tensors_of(op)) != 1 or not (is_plain or not _shape(op.operands[0]))
 
 
 def _special(op: Operation) -> int | None:
     """Return with how many axes of operands an op does more than to pass them on; None if its axis
     map does not say it axis by axis.
     """
-    if is_of(op, "factory") and not _tensors(op):
+    if is_of(op, "factory") and not tensors_of(op):
         return 0
     axes = _links(op)
     if axes is None:

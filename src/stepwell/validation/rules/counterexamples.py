@@ -27,9 +27,9 @@ from stepwell.ir.syntax.text import to_text
 from stepwell.ir.traversal import producers
 from stepwell.ir.types import IntType, dims, element, symbols_of, tensor
 from stepwell.translate.rules.examples import root_of
-from stepwell.validation.rules.instances import SOME, Instance, Unknown
+from stepwell.validation.rules.instances import SOME, Instance
 from stepwell.validation.rules.instantiation import NotWritten, RuleProgram, Statement
-from stepwell.validation.rules.numbers import Unproven
+from stepwell.validation.rules.numbers import Unknown, Unproven
 
 SPECIAL = (1.0, 0.0, -0.0, -1.0, 2.5, -2.5, 0.3, 7.0, -30.0, 1e-3, 100.0,
            math.nan, math.inf, -math.inf, 1e-40, 3e38, -3e38, 16777216.0,

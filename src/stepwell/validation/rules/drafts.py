@@ -22,8 +22,9 @@ from stepwell.translate.rules.examples import elements_of, meant, optional_of
 from stepwell.translate.rules.notation import Hole, Line, Rule, TypePattern
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.rules.counterexamples import FLOATS, INTS, pinned, return_instead
-from stepwell.validation.rules.instances import Instance, Instances, Unknown
+from stepwell.validation.rules.instances import Instance, Instances
 from stepwell.validation.rules.instantiation import FAILS, NotWritten, drafted
+from stepwell.validation.rules.numbers import Unknown
 
 _DRAFTS = 700
 """The number of programs drafted from an example, and from other shapes."""

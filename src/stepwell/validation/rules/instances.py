@@ -22,7 +22,7 @@ from stepwell.ir.dtypes import f16, f32, f64, i32
 from stepwell.ir.sizes.size import Dim, Size
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rules.compiling import named_arguments, operator
-from stepwell.translate.rules.examples import inputs_of, lists_of, meant, optional_of
+from stepwell.translate.rules.examples import inputs_of, meant, optional_of
 from stepwell.translate.rules.notation import (
     WEIGHT,
     Hole,
@@ -32,20 +32,34 @@ from stepwell.translate.rules.notation import (
 )
 from stepwell.translate.rules.operators import Parameter, SchemaOperator
 from stepwell.translate.rules.rewrite import RuleRewrite
-from stepwell.validation.rules.named_axes import AXES, ORDERS, repeated
+from stepwell.validation.rules.named_axes import (
+    AXES,
+    ORDERS,
+    POSITIONS,
+    has_views,
+    holds_positions,
+    repeated,
+)
+from stepwell.validation.rules.numbers import Unknown
 from stepwell.validation.rules.patterns import (
     FAR,
     MOST_SIGNED,
     SIZES,
+    as_arguments,
+    broadcasting,
     holes_of,
     is_list_of_ints,
     is_tensor,
     kinds_of,
     patterns,
+    positions,
+    repetitions,
     signed,
     some_orders,
     symbolic,
+    views_of,
 )
+from stepwell.validation.rules.rule_terms import is_pointwise
 
 SOME = 3
 """The size of the only axis of elementwise ops; it is arbitrary, because elements do not depend on
@@ -53,21 +67,17 @@ it.
 """
 Dims = Dim | tuple[Dim, ...]
 """What an axis of the example becomes: one of another size, or several."""
+_OF_BASES: dict[str, list[Any]] = {
+    "bool": [False, True],
+    "ScalarType": [f32, f16, f64, i32],
+    "MemoryFormat": ["torch.contiguous_format", "torch.channels_last"],
+}
 _DEFAULT = object()
 """Marks an argument after `…` that is omitted."""
 MOST, ALL = 8, 50_000
 """The number of choices of arguments tried for one shape; if there are more, they are sampled
 evenly. `ALL` is for shapes on which a conclusion about any rank rests.
 """
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """An arbitrary float or int of a rule; `is_late` if it is computed at runtime."""
-
-    name: str
-    is_int: bool = False
-    is_late: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,17 +104,6 @@ class Instance:
         return ", ".join(f"{n} = {texts.get(n, v)}" for n, v in self.given.items())
 
 
-def is_pointwise(rule: Rule) -> bool:
-    """Whether every op of a rule is elementwise."""
-    for line in (*rule.before, *rule.after):
-        if line.forwards is not None:
-            continue
-        families = families_of(line.op)
-        if "elementwise" not in families or line.family or line.recipe:
-            return False
-    return not lists_of(rule)
-
-
 class Instances:
     """The instances of one form of a rule."""
 
@@ -122,7 +121,7 @@ class Instances:
         Args:
             rewrite, rule: the rule and its form.
             as_example: whether to try only shapes like the example's.
-            whole: a rank up to which to yield all arguments with all patterns of symbolic sizes.
+            whole: a rank up to which to yield all arguments, with all patterns of sizes.
             is_blind: whether nothing in the rule depends on sizes, so that different ones suffice.
             is_far: whether to yield a few instances of high ranks, with numbers as sizes.
         """
@@ -136,12 +135,17 @@ class Instances:
         self.inputs = [*inputs_of(rule), *self.optional]
         self.repeated = dict(repeated(rewrite, rule))
         self.patterns = {name: self._pattern(name) for name in self.inputs}
+        self.positions = frozenset(
+            name
+            for name, (parameter, *_) in self.arguments().items()
+            if (parameter.name in POSITIONS or parameter.is_value) and name not in self.repeated
+        )
 
     def __iter__(self) -> Iterator[Instance]:
         for types, most in self._types():
             shapes = [dims(v) for v in types.values() if is_tensor(v)]
             shape = max(shapes, key=len, default=())
-            self._given = set(shapes[1:])
+            self._given, self._of_inputs = set(shapes[1:]), list(dict.fromkeys(shapes))
             arguments = self.arguments()
             choices = [
                 self._led(name, self._choices(name, kind, len(shape), shape))
@@ -268,9 +272,17 @@ class Instances:
             return
         if self.whole is not None:
             for rank in range(self.whole + 1):
+                if self.positions:
+                    few = (1, 2, 3, None) if rank == 1 else (1, 2, None)
+                    for shape in product(few, repeat=rank):
+                        named = (s or Size.symbol(f"n{at}") for at, s in enumerate(shape))
+                        yield dict.fromkeys(keys, tuple(named))
+                    continue
                 different = [tuple(range(1, rank + 1))]
                 for blocks in different if self.is_blind else patterns(rank):
                     yield dict.fromkeys(keys, symbolic(blocks))
+                    if has_views(self.rule):
+                        yield dict.fromkeys(keys, tuple(number + 1 for number in blocks))
             return
         for blocks in SIZES:
             yield dict.fromkeys(keys, tuple(b + 1 for b in blocks))
@@ -295,6 +307,12 @@ class Instances:
         """Yield types like the example's with other patterns of symbolic sizes, and with each axis
         doubled or left out, as far as ops accept it.
         """
+        repeats = any("repetition" in families_of(line.op) for line in self.rule.before)
+        if repeats and len(self.inputs) > 1 and not any(self.patterns.values()):
+            kinds = {name: element(self._of_example({})[name]) for name in self.inputs}
+            for shapes in broadcasting(len(kinds), self.whole or 0):
+                pairs = zip(kinds.items(), shapes, strict=True)
+                yield {name: tensor(shape, kind) for (name, kind), shape in pairs}
         yield self._of_example({1: Size.symbol("n1"), **symbols})
         yield self._of_example(dict.fromkeys(symbols, Size.symbol("n")))
         for size, one in symbols.items():
@@ -376,7 +394,11 @@ class Instances:
             for name, term in written.items():
                 for hole in holes_of(term):
                     parameter = known.by_name[name]
-                    if not parameter.is_value and hole.name not in found:
+                    is_list = is_list_of_ints(self.example.get(hole.name))
+                    is_number = not parameter.is_value or (
+                        is_list and holds_positions(line.op, name)
+                    )
+                    if is_number and hole.name not in found:
                         in_list = isinstance(term, list)
                         found[hole.name] = (parameter, schema.get(name), hole.is_late, in_list)
             if line.is_open:
@@ -391,12 +413,17 @@ class Instances:
         parameter, argument, is_late, in_list = kind
         if self.whole is not None and (number := self.repeated.get(name)) is not None:
             return [number * count for count in range(2 * rank + 1)]
+        if self.whole is not None and name in self.positions:
+            return positions(parameter.name, rank, isinstance(self.example.get(name), list))
         if is_late is None:  # It is after `…`.
             kind = (parameter, argument, False, in_list)
-            return [_DEFAULT, *(v for v in self._choices(name, kind, rank, shape) if v is not None)]
+            held = [v for v in self._choices(name, kind, rank, shape) if v is not None]
+            return held if self.whole is not None and name in self.example else [_DEFAULT, *held]
         example = self.example.get(name)
         if argument is None:
             return self._fields(parameter, example, rank)
+        if argument.name == "implicit":
+            return [False]  # No kernel reads it.
         base, nullable = argument.type.base, argument.type.nullable
         none: list[Any] = [None] if nullable or argument.default == (None,) else []
         if argument.type.is_list and not in_list:
@@ -412,13 +439,7 @@ class Instances:
             return list(range(-max(rank, 1), max(rank, 1)))
         if base in ("int", "SymInt"):
             return [None, 0, 1, 2, -1, *none] if example is None else [example, *none]
-        if base == "bool":
-            return [False, True, *none]
-        if base == "ScalarType":
-            return [f32, f16, f64, i32, *none]
-        if base == "MemoryFormat":
-            return ["torch.contiguous_format", "torch.channels_last", *none]
-        return [example]
+        return [*_OF_BASES[base], *none] if base in _OF_BASES else [example]
 
     def _lists(
         self,
@@ -445,8 +466,9 @@ class Instances:
             return [each for axes in chosen for each in signed(axes, rank)]
         if parameter.name == "size":
             whole = [list(shape), [-1]]
-            for at in range(len(shape) if self.whole is not None else 0):
-                whole.append([*shape[:at], 1, *shape[at + 1 :]])
+            if self.whole is not None:
+                sizes = views_of(shape) if has_views(self.rule) else repetitions(self._of_inputs)
+                whole = [*map(as_arguments, sizes), [-1]]
             return whole + ([example] if example is not None else [])
         if parameter.name == "normalized_shape" and isinstance(example, list):
             ends = [shape[at:] for at in range(rank)]

@@ -20,8 +20,16 @@ from stepwell.translate.rules.examples import Example, elements_of, root_of
 from stepwell.translate.rules.notation import Computed, Line, Rule, Term
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.translate.rules.writing import Found, RuleWriter
-from stepwell.validation.rules.instances import Instance, Unknown
-from stepwell.validation.rules.numbers import Number, Path, Rebound, Tokens, Unproven, taking
+from stepwell.validation.rules.instances import Instance
+from stepwell.validation.rules.numbers import (
+    Number,
+    Path,
+    Rebound,
+    Tokens,
+    Unknown,
+    Unproven,
+    taking,
+)
 
 FAILS = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError,
          NotImplementedError, ZeroDivisionError, OverflowError)  # fmt: skip
@@ -57,11 +65,20 @@ class _Draft(Example):
         self, rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], states: bool
     ) -> None:
         self.states = states
+        self.run_time = dict[IntType, SSAValue]()
         super().__init__(rewrite, replace(rule, example={**rule.example, **given}))
         for name, value in self.holes.items():
             if isinstance(value, Unknown):
                 type_ = IntType("late") if value.is_int else FloatType("late")
                 self.holes[name] = self.block.insert_arg(type_, len(self.block.args))
+
+    def known(self, held: Any) -> Any:
+        """Return the value for a placeholder: an argument of the program for a symbolic size."""
+        if not isinstance(held, IntType):
+            return super().known(held)
+        if held not in self.run_time:
+            self.run_time[held] = self.block.insert_arg(held, len(self.block.args))
+        return self.run_time[held]
 
     def line(self, line: Line) -> Line:
         """Add an op of the pattern; its result types are inferred unless the rule's text states

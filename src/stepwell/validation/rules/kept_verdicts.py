@@ -13,10 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stepwell.ir.declared.families import families_of
+from stepwell.ir.declared.families import families_of, is_of
 from stepwell.ir.platform.files import write_atomically
 from stepwell.translate.rules.notation import WEIGHT
 from stepwell.validation.rules.hashes import hash_of_prover
+from stepwell.validation.rules.instantiation import Statement
+from stepwell.validation.rules.op_kinds import tensors_of
 from stepwell.validation.rules.verdicts import SAID, Verdict, rules
 
 Kind = Literal["refuted", "labeled", "open"]
@@ -113,6 +115,11 @@ def covers(verdict: Verdict, rank: int) -> bool:
     return verdict.scope.startswith(prefix) and most.isdigit() and rank <= int(most)
 
 
+_MOVING = ("movement", "padding", "lookup")
+_RENAMES = ("quant.scast", "aten.sym_size.int")
+"""Ops that give elements another name, or read a size."""
+
+
 def moves_data(rule: str) -> bool:
     """Whether all ops of a rule, before and after, move elements without changing them."""
     rewrite = rules().get(rule)
@@ -120,12 +127,14 @@ def moves_data(rule: str) -> bool:
     ops = [line.op for line in lines if line.op != WEIGHT]
     listed = [line.family for line in lines if line.is_again]
     names = [op for op in ops if not op.startswith("$")]
-    moving = ("movement", "padding", "lookup")
-    return (
-        bool(ops)
-        and set(listed) <= {"MOVEMENT", "PERMUTATIONS"}
-        and all(families_of(name).intersection(moving) for name in names)
-    )
+    moves = bool(ops) and set(listed) <= {"MOVEMENT", "PERMUTATIONS"}
+    if rewrite is None or not (
+        moves and all(families_of(name).intersection(_MOVING) for name in names)
+    ):
+        return False
+    written = (Statement(rewrite, form).concrete({}) for form in rewrite.rule.forms)
+    fresh = [op for each in written if each is not None for op in each.fresh]
+    return all(is_of(op, *_MOVING) or op.name in _RENAMES for op in fresh if tensors_of(op))
 
 
 START = "<!-- written by `stepwell prove --table docs/proofs.md` -->"

@@ -23,6 +23,15 @@ MANY = 24
 """The number of paths after which only those with consistent answers are followed."""
 
 
+@dataclass(frozen=True)
+class Unknown:
+    """An arbitrary float or int of a rule; `is_late` if it is computed at runtime."""
+
+    name: str
+    is_int: bool = False
+    is_late: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Number:
     """An expression over unknown numbers: `variable`s, constants, and functions of them."""

@@ -1,14 +1,16 @@
 """Tables and patterns from which instances are enumerated: types, sizes, orders of axes."""
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations, product
+from itertools import permutations, product, zip_longest
+from math import prod
 from random import Random
 from typing import Any, cast
 
 from xdsl.ir import Attribute
 
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i16, i32, i64, ui8
-from stepwell.ir.sizes.size import Dim, Size
+from stepwell.ir.sizes.size import Dim, Size, settled
+from stepwell.ir.types import IntType
 from stepwell.translate.rules.notation import Computed, Hole
 
 _MOST_ORDERED = 4
@@ -51,6 +53,87 @@ def patterns(rank: int) -> Iterator[tuple[int, ...]]:
     for blocks in patterns(rank - 1):
         for number in range(max(blocks, default=0) + 2):
             yield (*blocks, number)
+
+
+_END = 2**63 - 1
+_ALONG_ONE: dict[str, list[Any]] = {
+    "start": [-4, -1, 0, 1, 2, 3, None],
+    "end": [-4, -1, 0, 1, 2, 3, None, _END],
+    "step": [1, 2],
+    "index": [*range(-4, 4)],
+}
+"""All positions along one axis of 3 elements or fewer."""
+_ALONG_MORE: dict[str, list[Any]] = {"start": [0, 1], "end": [2, _END], "step": [1]}
+_AMOUNTS = {1: range(-1, 3), 2: range(-1, 2)}
+"""Amounts of padding around one axis, and around each of two."""
+
+
+def positions(name: str, rank: int, is_list: bool) -> list[Any]:
+    """Return the positions to try: all along one axis, and a few along one or each of several."""
+    if name in ("pad", "padding"):
+        amounts = (product(_AMOUNTS.get(n, (n - 1,)), repeat=2 * n) for n in range(rank + 1))
+        return [list(each) for held in amounts for each in held]
+    if is_list:
+        few = range(4) if rank == 1 else range(1, 3) if "size" in name else range(2)
+        return [list(each) for each in product(few, repeat=rank)]
+    return (_ALONG_ONE if rank == 1 else _ALONG_MORE).get(name, [0, -1])
+
+
+def with_units(shape: Sequence[Dim]) -> Iterator[tuple[Dim, ...]]:
+    """Yield a shape with each choice of its axes of size 1 in place of their sizes."""
+    yield from product(*((size, 1) if size != 1 else (1,) for size in shape))
+
+
+def repetitions(shapes: Sequence[tuple[Dim, ...]]) -> Iterator[tuple[Dim, ...]]:
+    """Yield the sizes to which ops repeat a tensor of one of some shapes, for a result that
+    broadcasts with the others: with each axis of size 1, or repeated two or three times; with fewer
+    axes, or one more.
+    """
+    shape = joined(shapes)
+    for part in ((2, *shape), (1, *shape), *(shape[at:] for at in range(len(shape) + 1))):
+        for sizes in product(*((size, 1) if size != 1 else (1, 2, 3) for size in part)):
+            if any(joined((each, sizes)) == sizes for each in shapes):
+                yield sizes
+
+
+def views_of(shape: Sequence[Dim]) -> Iterator[tuple[Dim, ...]]:
+    """Yield shapes of as many elements, of one axis more at most: all of numbers; of symbolic sizes
+    those with axes in another order, with two neighbors merged, and with an axis of size 1.
+    """
+    if not any(isinstance(size, Size) for size in shape):
+        total = prod(size for size in shape if isinstance(size, int))
+        divisors = [number for number in range(1, total + 1) if total % number == 0]
+        for count in range(len(shape) + 2):
+            yield from (held for held in product(divisors, repeat=count) if prod(held) == total)
+        return
+    for held in permutations(size for size in shape if size != 1):
+        merged = [
+            (*held[:at], settled(Size.of(held[at]) * Size.of(held[at + 1])), *held[at + 2 :])
+            for at in range(len(held) - 1)
+        ]
+        for sizes in (held, *merged):
+            yield sizes
+            yield from ((*sizes[:at], 1, *sizes[at:]) for at in range(len(sizes) + 1))
+
+
+def as_arguments(sizes: Sequence[Dim]) -> list[int | IntType]:
+    """Return sizes as an op's arguments: a symbolic one is a value, of this type."""
+    return [size if isinstance(size, int) else IntType(str(size)) for size in sizes]
+
+
+def broadcasting(count: int, most: int) -> Iterator[tuple[tuple[Dim, ...], ...]]:
+    """Yield the shapes of some tensors that broadcast to one shape, of each rank up to one."""
+    for rank in range(most + 1):
+        for blocks in patterns(rank):
+            shape = symbolic(blocks)
+            parts = [part for at in range(rank + 1) for part in with_units(shape[at:])]
+            yield from (p for p in product(parts, repeat=count) if joined(p) == shape)
+
+
+def joined(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
+    """Return the shape to which some shapes broadcast."""
+    columns = zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1)
+    return tuple(next((size for size in held if size != 1), 1) for held in columns)[::-1]
 
 
 def signed(axes: Sequence[int], rank: int | None = None) -> list[list[int]]:

@@ -2,14 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import permutations
+from types import FunctionType
 from typing import Any
 
 from stepwell.ir.declared.families import families_of
 from stepwell.translate.rules import functions, predicates
-from stepwell.translate.rules.notation import WEIGHT, Computed, Hole, Line, Rule, TypePattern
+from stepwell.translate.rules.examples import lists_of
+from stepwell.translate.rules.notation import WEIGHT, Computed, Hole, Line, Rule, Term, TypePattern
 from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.validation.rules.hashes import names_in
 from stepwell.validation.rules.named_axes import AXES
-from stepwell.validation.rules.patterns import holes_of
+from stepwell.validation.rules.patterns import holes_of, is_list_of_ints
+from stepwell.validation.rules.reviewed import reached
 
 _MOST_USES = 2
 """The uses of an order of axes in a replacement from which a law of its powers may decide."""
@@ -22,6 +28,15 @@ def named_callables(
     texts = {text for form in forms or rewrite.rule.forms for text in calls(form)}
     known = {**vars(functions), **vars(predicates), **rewrite.namespace}
     return {text: known[text] for text in texts if callable(known.get(text))}
+
+
+def reads_producers(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> bool:
+    """Whether functions of some forms may look at the ops that make or read a value."""
+    held = reached(named_callables(rewrite, forms).values())
+    return any(
+        not isinstance(value, FunctionType) or {"owner", "uses"} & {*names_in(value.__code__)}
+        for value in held
+    )
 
 
 def computed_terms(form: Rule) -> Iterator[Computed]:
@@ -42,6 +57,17 @@ def computed_terms(form: Rule) -> Iterator[Computed]:
         elif isinstance(term, Computed):
             yield term
             waiting += term.arguments
+
+
+def is_pointwise(rule: Rule) -> bool:
+    """Whether every op of a rule is elementwise."""
+    for line in (*rule.before, *rule.after):
+        if line.forwards is not None:
+            continue
+        families = families_of(line.op)
+        if "elementwise" not in families or line.family or line.recipe:
+            return False
+    return not lists_of(rule)
 
 
 def calls(form: Rule) -> Iterator[str]:
@@ -86,3 +112,21 @@ def _of_no_order(line: Line) -> Iterator[Hole]:
     if line.op == WEIGHT or ("permutation" not in families_of(line.op) and not line.is_again):
         for _, term in line.arguments:
             yield from holes_of(term)
+
+
+def in_all_orders(form: Rule) -> Iterator[Rule]:
+    """Yield a form with each order in which the axes of a program's input or output may lie in
+    memory, up to rank 4; the form itself, if none is stated.
+    """
+    if not form.lies:
+        yield form
+        return
+    (stated,) = {len(order) for order in form.lies.values() if isinstance(order, list)}
+    for rank in range(1, 5):
+        shape = list(range(2, 2 + rank))
+        held = {
+            n: shape for n, v in form.example.items() if is_list_of_ints(v) and len(v) == stated
+        }
+        for order in permutations(range(rank)):
+            lies: dict[str, Term] = {name: [*order] for name in form.lies}
+            yield replace(form, lies=lies, example=form.example | held)

@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 import stepwell.dialects.reduction_semantics  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.op_text import is_repeatable
 from stepwell.ir.axes.maps import Along, AxisMap, Flat, Links, Once, axis_map
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
@@ -27,11 +28,12 @@ from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.declared.scalar_semantics import meaning
 from stepwell.ir.dtypes import f64, i1, i64, torch_dtype
 from stepwell.ir.sizes.size import Size, number_of
-from stepwell.ir.types import BoolType, FloatType, IntType, dims, is_static
+from stepwell.ir.types import BoolType, FloatType, IntType, dims, element, is_static
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.rules.equality import UNROUNDED, as_known, unrounded
 from stepwell.validation.rules.expressions import Expression, Index, held_as
 from stepwell.validation.rules.numbers import Symbolic, Tokens, Unproven
+from stepwell.validation.rules.op_kinds import FILLS, is_elementwise, moves_by_nothing, tensors_of
 from stepwell.validation.rules.reals import Reals
 from stepwell.validation.rules.recipes import OFFSET, element_of_weight, numbered
 from stepwell.validation.rules.scalars import Domain, Typed
@@ -48,12 +50,6 @@ _OF_WINDOWS = frozenset(("aten.convolution.default",))
 """Reductions that are treated as one function of their operands, because no map defines which
 elements they read.
 """
-FILLS = {
-    "aten.fill.Scalar": "value",
-    "aten.full_like.default": "fill_value",
-    "aten.full.default": "fill_value",
-}
-"""Ops that return one number in every element, with the name of the number."""
 _NUMBERS: dict[type[Attribute], Attribute] = {FloatType: f64, BoolType: i1, IntType: i64}
 """The element types of runtime numbers."""
 _RANKINGS = frozenset(("aten.topk.default", "aten.sort.default"))
@@ -215,8 +211,19 @@ class Tensors:
         name, operands, fields = as_known(op, number)
         if any(isinstance(v, SSAValue) and v.owner is op for v in operands):
             raise Unproven(f"{op.name} has no meaning")
-        key = f"{name}({', '.join(map(self._named, operands))}; {fields})"
         of = held_as(op.results[number].type)
+        tensors = tensors_of(op)
+        held = [v for v in operands if v is not None]
+        is_scalar = is_elementwise(op) and is_repeatable(op) and len(held) == len(op.operands)
+        if is_scalar and {dims(v.type) for v in tensors} == {dims(op.results[number].type)}:
+            each = [self.at(v, index) if v in tensors else self.scalar(v) for v in held]
+            types = [v and (element(v.type) if v in tensors else v.type) for v in operands]
+            sorts = [self.domain.sort(typed.of) for typed in each]
+            said = f"{name}({', '.join(map(str, types))}; {fields}) -> "
+            said += str(element(op.results[number].type))
+            scalar = self.domain.function(said, *sorts, self.domain.sort(of))
+            return Typed(scalar(*(typed.term for typed in each)), of)
+        key = f"{name}({', '.join(map(self._named, operands))}; {fields})"
         sorts = [z3.IntSort() for _ in index]
         made = self.domain.function(key, *sorts, self.domain.sort(of))
         self.is_rank_free = False
@@ -242,11 +249,14 @@ class Tensors:
     def _moved(self, op: Operation, number: int, index: Index) -> Typed:
         """Return the element that data movement puts at an index."""
         self.is_rank_free = False
+        if moves_by_nothing(op):
+            return self.at(op.operands[0], index)
         if is_of(op, "lookup") or op.name in _WRITES:
             return self._looked_up(op, index)
         axes = axis_map(op, number)
         tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
-        if axes is not None and not is_of(op, "padding") and len(tensors) == 1:
+        reads_one = len(tensors) == 1 or op.name == "aten.expand_as.default"
+        if axes is not None and not is_of(op, "padding") and reads_one:
             places = self._mapped(axes, 0, index)
             if places is not None:
                 return self.at(tensors[0], places)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal
 
 from xdsl.dialects.builtin import TensorType
@@ -43,6 +43,7 @@ from stepwell.validation.rules.instances import Instance, Instances
 from stepwell.validation.rules.instantiation import NotWritten, RuleProgram, Statement
 from stepwell.validation.rules.numbers import Path, Unproven, paths
 from stepwell.validation.rules.recipes import POSITIVE
+from stepwell.validation.rules.rule_terms import in_all_orders, reads_producers
 from stepwell.validation.rules.steps import step_between
 
 Pair = tuple[SSAValue, SSAValue]
@@ -123,7 +124,8 @@ def without_labels(rule: Rule, kept: Collection[str] = UNNEEDED) -> Rule:
 def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> Verdict:
     """Prove a rule for all its forms and instances; return the verdict.
 
-    The statement without any labeled condition is tried first, then that with the conditions on
+    The statement without any labeled condition is tried first (also without the ops around it in
+    its example, which conditions ask for), then that with the conditions on
     types, engines and choices, and then the whole rule.
 
     Args:
@@ -133,6 +135,9 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
     begun = time.process_time()
     whole = forms or rewrite.rule.forms
     bare = [tuple(without_labels(form, kept) for form in whole) for kept in ((), UNNEEDED)]
+    alone = tuple(replace(form, beside=()) for form in bare[0])
+    if bare[0] not in (whole, alone) and not reads_producers(rewrite, alone):
+        bare.insert(0, alone)
     tried: list[tuple[Rule, ...]] = []
     found: list[Verdict] = []
     for statement in (*bare, whole):
@@ -223,9 +228,9 @@ class _Case:
         name = self.rewrite.name
         refutation = self._all(forms)
         if refutation is None and self._may_conclude():
-            doubts = list(self.doubts)
+            doubts, partial = list(self.doubts), self.partial
             refutation = self._all(forms, self.evidence.needed(self.asked))
-            self.evidence.is_whole = self.doubts == doubts
+            self.evidence.is_whole = (self.doubts, self.partial) == (doubts, partial)
             self.doubts = doubts
         is_open = bool(self.doubts) or not self.of_numbers + self.of_symbols
         refutation = refutation or self.on_engine
@@ -245,7 +250,7 @@ class _Case:
         refutation.
         """
         is_blind = self.evidence.is_blind(self.asked)
-        for form in forms:
+        for form in forms if whole is None else chain(*map(in_all_orders, forms)):
             statement = Statement(self.rewrite, form)
             before, begun = self.of_numbers + self.of_symbols, time.process_time()
             for as_example in (False, True):

@@ -31,9 +31,10 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.layout import merge_layout
 from stepwell.translate.rewrites.tosa.operators import sizes
-from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators.building import Builder, i32s, shape_of
 from stepwell.translate.rules import read_rules
 
 Simplest = tuple[tuple[int, ...], tuple[int, ...]]
@@ -58,8 +59,11 @@ def order_in(found: Simplest) -> tuple[int, ...]:
 
 
 def in_place(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """Permute the axes of a value."""
-    return Builder(rw).transpose(value, order)
+    """Permute the axes of a value, unless their order is as asked."""
+    if list(order) == list(range(len(order))):
+        return value
+    shape = [shape_of(value)[axis] for axis in order]
+    return Builder(rw).op(t.TransposeOp, [value], shape, element(value.type), perms=i32s(order))
 
 
 def only_reshapes_read(value: SSAValue) -> bool:

@@ -8,8 +8,8 @@ rule lower-view
 Before:
     %y = aten.view.default(%x, …)
 After:
-    %y = reshape(%x, sizes_of(%y))
-where not has_open_sizes(%y) for cost
+    %y = reshape_node(%x, sizes_of(%y))
+where not has_open_sizes(%y) else "several sizes are symbolic; XNNPACK infers one"
 unless stays_outside(%y) for target
 for $size = [3, 2]
 not for %x = 'tensor<?x1x?xf32, #stepwell.shape<["n", 1, "m"]>>'; %n = aten.sym_size.int(%x, 0); $size = [%n, -1]
@@ -30,7 +30,7 @@ Before:
 After:
     %y = xnnpack.static_slice(%x, offsets=offsets_of(%y), sizes=slice_sizes($R))
 unless stays_outside(%y) for target
-where has_known_bounds(%y) else "XNNPACK slices with step 1 and constant bounds"
+where has_known_bounds(%y) else "XNNPACK slices with step 1 and constant bounds, and not to nothing"
 for $dim = 1, $start = 1, $end = 3, $R = [2, 2]
 
 rule lower-cat
@@ -50,8 +50,9 @@ Before:
     %y = aten.constant_pad_nd.default(%x, $?amounts, $?number)
 After:
     %y = xnnpack.static_constant_pad(%x, pre_paddings=amounts_before(%x, $amounts),
-        post_paddings=amounts_after(%x, $amounts), padding_value=single($number))
+        post_paddings=amounts_after(%x, $amounts), padding_value=$value)
 unless stays_outside(%y) for target
+with $value = single($number)
 where are_no_crops($amounts) for target else "negative padding crops; write it as a slice"
 for $amounts = [1, 2], $number = 0.5
 not for $amounts = [-1, 2]
@@ -140,7 +141,7 @@ def slice_bounds(op: SchemaOp) -> tuple[int, int] | None:
     """
     bounds = static_bounds(op)
     if bounds is not None:
-        return bounds[:2]
+        return bounds[:2] if bounds[1] < bounds[2] else None  # A node's size 0 says: to the end.
     start, stop = 0 if op.arg("start") is None else op.arg("start"), op.arg("end")
     at = axis(op.arg("dim"), len(dims(op.results[0].type)))
     if not (isinstance(start, int) and isinstance(stop, int) and op.arg("step") == 1):
@@ -191,8 +192,10 @@ def _from_first(value: SSAValue, amounts: Sequence[int]) -> list[int]:
     return [0] * (len(dims(value.type)) - len(amounts)) + list(reversed(amounts))
 
 
-def single(number: float) -> float:
+def single(number: float | SSAValue) -> float | Refusal:
     """Return a number as an attribute."""
+    if isinstance(number, SSAValue):
+        return Refusal("the padding value is known only at run time")
     return float(number)
 
 
@@ -239,12 +242,21 @@ def _put(rw: Rewriter, node: XnnpackOp) -> SSAValue:
 
 
 def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
-    """Build `xnnpack.static_reshape`, or return the value itself if it has the shape already."""
+    """Build `xnnpack.static_reshape`, or add and remove units among several symbolic sizes."""
     if dims(value.type) == shape:
         return value
     if sum(isinstance(size, Size) for size in shape) > 1:
         assert moves_units(value, shape), "a reshape node infers one size"
         return with_units(rw, value, shape)
+    return reshape_node(rw, value, shape)
+
+
+def reshape_node(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
+    """Build `xnnpack.static_reshape`, with one symbolic size at most, unless the value has the shape
+    already.
+    """
+    if dims(value.type) == shape:
+        return value
     result = tensor(shape, element(value.type))
     sizes = [0 if isinstance(d, Size) else d for d in shape]
     return _put(rw, xnnpack.StaticReshape.make(value, result=result, new_shape=sizes))
@@ -354,7 +366,7 @@ def repeated(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
     """Broadcast a tensor to the shape of another, by a product with ones."""
     target = dims(like.type)
     missing = len(target) - len(dims(value.type))
-    value = reshape(rw, value, (*([1] * missing), *dims(value.type)))
+    value = reshape_node(rw, value, (*([1] * missing), *dims(value.type)))
     if dims(value.type) == target:
         return value
     dtype = torch_dtype(element(like.type))

@@ -18,15 +18,16 @@ Functions that reach no axes (`dims`, a list, an integer) may contain any number
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from inspect import getsource, unwrap
 from textwrap import dedent
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any, TypeGuard, get_args, get_origin
 
 from stepwell.validation.rules.hashes import names_in
+from stepwell.validation.rules.reviewed import Reading, called, named, tested_by
 
 _READ = ("stepwell.translate.", "stepwell.ir.axes.", "tests.", "rules.")
 """Modules whose functions are followed; other functions are the operations of the IR."""
@@ -54,41 +55,41 @@ _MOST_AXES = 64
 _SEVERAL = 2
 
 
-@dataclass
-class Reading:
-    """What a rule's functions read of the number of axes.
-
-    Attributes:
-        front, back: the number of axes that literals name from the front, and from the back.
-        threshold: the largest literal that a number of axes is compared with.
-        reads_sizes: whether more is read of a shape than its number of axes.
-        problems: constructs that are not followed, with the function in which they are.
+def rows(functions: Iterable[FunctionType], counting_elements: Collection[str]) -> dict[str, Any]:
+    """Return what each of some functions reads of axes and sizes, by its name in the table: also if
+    its refusals do more than refuse, and which functions' refusals it tests.
     """
+    held, made = list(functions), dict[str, Any]()
+    known = {function.__name__ for function in held}
+    for function in held:
+        found = [Reading(), Reading()]
+        for reading, only_refuses in zip(found, (True, False), strict=True):
+            visitor = _Visitor(function, reading, only_refuses)
+            visitor.counts_elements = named(function) in counting_elements
+            visitor.run(have_axes=True)
+        row, if_tested = ({n: v for n, v in vars(r).items() if v} for r in found)
+        if if_tested != row:
+            row["if_tested"] = if_tested
+        if tests := sorted(_tested(function, known)):
+            row["tests"] = tests
+        if _Visitor(function, Reading(), only_refuses=True).reads_types():
+            row["reads_types"] = True
+        made[named(function)] = row
+    return made
 
-    front: int = 0
-    back: int = 0
-    threshold: int = 0
-    reads_sizes: bool = False
-    problems: list[str] = field(default_factory=list[str])
 
-    @property
-    def named(self) -> int:
-        """Return the number of axes that literals name."""
-        return self.front + self.back
-
-    def literal(self, number: int) -> None:
-        """Record an integer that may name an axis."""
-        if abs(number) <= _MOST_AXES:
-            self.back = max(self.back, -number)
-            self.front = max(self.front, number + 1 if number >= 0 else 0)
-
-
-def reading(functions: Mapping[str, FunctionType], *, have_axes: bool = True) -> Reading:
+def reading(
+    functions: Mapping[str, FunctionType],
+    *,
+    have_axes: bool = True,
+    counting_elements: Collection[str] = (),
+) -> Reading:
     """Return what some functions, and those that they call, read of the number of axes.
 
     Args:
         functions: the functions that a rule names.
         have_axes: whether integers and lists among the rule's arguments may be axes.
+        counting_elements: functions of which no literal names an axis.
     """
     waiting = [unwrap(function) for function in functions.values()]
     seen = dict[FunctionType, None]()
@@ -99,7 +100,9 @@ def reading(functions: Mapping[str, FunctionType], *, have_axes: bool = True) ->
             waiting += called(function)
     decisive, found = _decisive(seen), Reading()
     for function in seen:
-        _Visitor(function, found, function.__name__ not in decisive).run(have_axes)
+        visitor = _Visitor(function, found, function.__name__ not in decisive)
+        visitor.counts_elements = named(function) in counting_elements
+        visitor.run(have_axes)
     return found
 
 
@@ -108,22 +111,18 @@ def _decisive(functions: Iterable[FunctionType]) -> set[str]:
     instead of returning them.
     """
     known = {function.__name__ for function in functions}
-    calls = dict[str, set[str]]()
-    found = set[str]()
-    for function in functions:
-        tree = _tree(function)
-        for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, ast.Name) and node.id in known and tree is not None:
-                calls.setdefault(function.__name__, set()).add(node.id)
-                call = _parent(node)
-                is_called = isinstance(call, ast.Call) and call.func is node
-                if not (is_called and _is_returned(call, tree)):
-                    found.add(node.id)
-    waiting = list(found)
-    while waiting:
-        for name in calls.get(waiting.pop(), set[str]()) - found:
-            found.add(name)
-            waiting.append(name)
+    return tested_by({f: _tested(f, known) for f in functions})
+
+
+def _tested(function: FunctionType, known: Collection[str]) -> set[str]:
+    """Return the functions, of some, whose refusals a function tests instead of returning them."""
+    found, tree = set[str](), _tree(function)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Name) and node.id in known and tree is not None:
+            call = _parent(node)
+            is_called = isinstance(call, ast.Call) and call.func is node
+            if not (is_called and _is_returned(call, tree)):
+                found.add(node.id)
     return found
 
 
@@ -154,25 +153,6 @@ def _leads_to_return(node: ast.AST) -> bool:
     return is_other and len(branch.body) == 1 and isinstance(branch.body[0], ast.Return)
 
 
-def called(function: FunctionType) -> Iterator[FunctionType]:
-    """Yield the functions that a function names: globals, members of modules, and methods of
-    classes that it names.
-    """
-    names = frozenset(names_in(function.__code__))
-    for name in names:
-        value = function.__globals__.get(name)
-        held = [value]
-        if isinstance(value, ModuleType):
-            held = [getattr(value, each, None) for each in names]
-        elif isinstance(value, type) and value.__module__.startswith("stepwell."):
-            held = [vars(value).get(each) for each in (*names, "__init__", "__post_init__")]
-        for each in held:
-            each = each.fget if isinstance(each, property) else each
-            each = unwrap(getattr(each, "__func__", each)) if callable(each) else each
-            if isinstance(each, FunctionType):
-                yield each
-
-
 @cache
 def _tree(function: FunctionType) -> ast.FunctionDef | ast.Lambda | None:
     try:
@@ -191,6 +171,7 @@ class _Visitor(ast.NodeVisitor):
 
     def __init__(self, function: FunctionType, found: Reading, only_refuses: bool) -> None:
         self.function, self.found, self.only_refuses = function, found, only_refuses
+        self.counts_elements = False
         self.shapes = set[str]()
         self.sizes = set[str]()
         self.ranks = set[str]()
@@ -223,8 +204,12 @@ class _Visitor(ast.NodeVisitor):
     def _problem(self, text: str) -> None:
         self.found.problems.append(f"{self.function.__name__}: {text}")
 
+    def reads_types(self) -> bool:
+        """Whether the function reaches axes though none is among its arguments."""
+        return bool(_SOURCES & set(names_in(self.function.__code__)))
+
     def _reaches_axes(self, tree: ast.FunctionDef | ast.Lambda, have_axes: bool) -> bool:
-        if _SOURCES & set(names_in(self.function.__code__)):
+        if self.reads_types():
             return True
         if not have_axes:
             return False
@@ -376,10 +361,19 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Constant(self, node: ast.Constant) -> None:
         """Record an integer, unless where it stands it names no axis."""
-        if isinstance(node.value, int) and not isinstance(node.value, bool):
-            self._literal(node, node.value)
+        parent = _parent(node)
+        counts = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Slice | ast.Subscript) or (
+            isinstance(parent, ast.Compare) and not isinstance(parent.ops[0], ast.Eq | ast.Is)
+        )
+        is_truth = isinstance(node.value, bool) and not counts
+        if isinstance(node.value, int | float) and not is_truth:
+            self._literal(node, math.ceil(node.value))
 
     def _literal(self, node: ast.expr, number: int) -> None:
+        compared = _parent(node)
+        sides = [compared.left, *compared.comparators] if isinstance(compared, ast.Compare) else []
+        if self.counts_elements and not any(map(self._is_rank, sides)):
+            return
         parent = _parent(node)
         if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
             node, parent, number = parent, _parent(parent), -number
@@ -389,6 +383,8 @@ class _Visitor(ast.NodeVisitor):
             case ast.Compare() if any(map(self._is_count, (parent.left, *parent.comparators))):
                 if number <= _MOST_AXES:
                     self.found.threshold = max(self.found.threshold, number)
+                else:
+                    self.found.literal(number)
             case ast.BinOp(op=ast.Add() | ast.Sub()) if number == 1 and self._is_next(parent):
                 return
             case ast.BinOp(op=ast.Add() | ast.Sub(), left=left) if self._is_rank(left):
