@@ -478,6 +478,8 @@ class _Case:
                 kind = decide_expressions(written.program, kinds, 0, [pair], arithmetic)
         except Undecided:
             raise Unproven(undecided.reason) from None
+        if kind not in kinds:
+            raise Unproven(f"{undecided.reason}; its expressions are equal {kind}")
         return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)
 
 
