@@ -107,6 +107,7 @@ ATEN = """
 %y = aten.masked_fill.Tensor(%x: f32[2, 3], %z: i1[3], %w: f32[])
 %y = aten.where.self(%x: i1[3, 1], %z: f32[2, 3, 4], %w: f32[2, 3, 4])
 %y = aten.{expand|expand_copy|broadcast_to}.default(%x: f32[3, 1], [2, 3, 4])
+%y = aten.expand_as.default(%x: f32[3, 1], %z: f32[2, 3, 4])
 %y = aten.{view|reshape|_unsafe_view|_reshape_copy|view_copy}.default(%x: f32[2, 6, 4], [2, 3, 8])
 %y = aten.flatten.using_ints(%x: f32[2, 3, 1, 4], 1, 3)
 %y = aten.unflatten.int(%x: f32[2, 6], 1, [3, 2])
