@@ -51,13 +51,13 @@ def test_a_rule_that_treats_ranks_alike_holds_for_any(doubtful: Doubtful) -> Non
     assert verdict.argument, verdict
 
 
-@pytest.mark.parametrize("doubtful", named(WRONG, 2))
+@pytest.mark.parametrize("doubtful", named(WRONG[-3:] + WRONG[:-3], 50))
 def test_wrong_positions_sizes_and_repetitions_are_of_no_other_rank(doubtful: Doubtful) -> None:
     verdict = verdict_of(doubtful)
     assert not verdict.argument, verdict
 
 
-@pytest.mark.parametrize("doubtful", named(RIGHT, 2))
+@pytest.mark.parametrize("doubtful", [pytest.param(row, marks=pytest.mark.slow) for row in RIGHT])
 def test_positions_along_axes_are_tried_for_any_size(doubtful: Doubtful) -> None:
     verdict = verdict_of(doubtful)
     assert verdict.kind == "bits", verdict
