@@ -21,16 +21,23 @@ import ast
 import math
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from inspect import getsource, unwrap
+from inspect import getsource
 from textwrap import dedent
 from types import FunctionType
 from typing import Any, TypeGuard, get_args, get_origin
 
 from stepwell.validation.rules.hashes import names_in
-from stepwell.validation.rules.reviewed import Reading, called, named, tested_by
+from stepwell.validation.rules.reviewed import (
+    FOLLOWED,
+    MOST_AXES,
+    Reading,
+    named,
+    reached,
+    tested_by,
+)
 
-_READ = ("stepwell.translate.", "stepwell.ir.axes.", "tests.", "rules.")
-"""Modules whose functions are followed; other functions are the operations of the IR."""
+_READ = (*FOLLOWED, "tests.", "rules.")
+"""Modules whose functions are followed, with those of tests."""
 _SOURCES = frozenset(
     """dims shape_of shape shapes sizes sizes_of len rank axis_map arg numbers ints perm
     perms""".split()
@@ -50,8 +57,6 @@ _TEXTS = frozenset(
 )
 """Functions of text, and look-ups, in which integers are not axes."""
 _REFUSALS = frozenset(("Refusal", "refuse", "StepwellError", "Unproven"))
-_MOST_AXES = 64
-"""PyTorch's limit of axes: a greater number is none of axes."""
 _SEVERAL = 2
 
 
@@ -91,13 +96,8 @@ def reading(
         have_axes: whether integers and lists among the rule's arguments may be axes.
         counting_elements: functions of which no literal names an axis.
     """
-    waiting = [unwrap(function) for function in functions.values()]
-    seen = dict[FunctionType, None]()
-    while waiting:
-        function = waiting.pop()
-        if function not in seen and f"{function.__module__}.".startswith(_READ):
-            seen[function] = None
-            waiting += called(function)
+    held = (f for f in reached(functions.values(), _READ) if isinstance(f, FunctionType))
+    seen = [f for f in held if f"{f.__module__}.".startswith(_READ)]
     decisive, found = _decisive(seen), Reading()
     for function in seen:
         visitor = _Visitor(function, found, function.__name__ not in decisive)
@@ -381,7 +381,7 @@ class _Visitor(ast.NodeVisitor):
             case ast.Compare() if self._compares_no_axis(parent, number):
                 return
             case ast.Compare() if any(map(self._is_count, (parent.left, *parent.comparators))):
-                if number <= _MOST_AXES:
+                if number <= MOST_AXES:
                     self.found.threshold = max(self.found.threshold, number)
                 else:
                     self.found.literal(number)

@@ -52,8 +52,8 @@ def _tensors(op: SchemaOp) -> int:
 @_maps(
     # Data movements and casts that keep the shape; comparisons and choices without PyTorch's tag.
     "alias.default", "contiguous.default", "copy.default", "detach.default", "expand.default",
-    "expand_as.default",
-    "alias_copy.default", "detach_copy.default", "expand_copy.default", "broadcast_to.default",
+    "alias_copy.default", "detach_copy.default", "expand_copy.default", "expand_as.default",
+    "broadcast_to.default",
     "lift_fresh_copy.default", "_to_copy.default", "to.dtype", "dropout.default",
     "alpha_dropout.default", "feature_dropout.default", "feature_alpha_dropout.default",
     "native_dropout.default",

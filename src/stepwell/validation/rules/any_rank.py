@@ -39,7 +39,6 @@ its rank
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -120,7 +119,8 @@ class Requirement:
 
 def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirement:
     """Return the rank up to which the instances of some forms of a rule have to be decided."""
-    counts = [named_axes(Instances(rewrite, form)) for form in forms]
+    tried = [Instances(rewrite, form) for form in forms]
+    counts = [named_axes(each) for each in tried]
     named = None if None in counts else max(count or 0 for count in counts)
     have_axes = not all(map(is_pointwise, forms))
     named_ones = named_callables(rewrite, forms)
@@ -130,13 +130,12 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
             read.literal(number)
     least = max(read.named, read.threshold + 1 if read.threshold else 0)
     rank = max(read.named + (named or 0) + _WITNESSES, least)
-    problems = sorted({*read.problems})
-    has_positions = any(Instances(rewrite, form).positions for form in forms)
+    problems = sorted(set(read.problems))
+    has_positions = any(each.positions for each in tried)
     if (read.reads_sizes or has_positions) and read.largest:
         problems.append(f"sizes may be compared with {read.largest}")
     if any(map(repeats, forms)):
         problems.append("an order of axes may be composed with itself")
-    lists = any(lists_axes(Instances(rewrite, form)) for form in forms)
     terms = (term for f in forms for line in f.after for _, term in line.arguments)
     are_computed = (isinstance(term, Computed) for term in terms)
     is_family = any(line.is_again for form in forms for line in form.before)
@@ -148,8 +147,8 @@ def requirement(rewrite: type[RuleRewrite], forms: tuple[Rule, ...]) -> Requirem
         named=named,
         problems=tuple(problems),
         reads_sizes=read.reads_sizes,
-        has_lists=lists,
-        has_orders=any(takes_orders(Instances(rewrite, form)) for form in forms),
+        has_lists=any(map(lists_axes, tried)),
+        has_orders=any(map(takes_orders, tried)),
         has_positions=has_positions,
         is_pointwise=not have_axes,
         passes_on=passes,
@@ -187,7 +186,6 @@ class Evidence:
     """Whether a side reads an input by several ways, of which the number is not bounded here."""
     symbolic: set[Pattern] = field(default_factory=set[Pattern])
     static: set[Pattern] = field(default_factory=set[Pattern])
-    why: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, written: RuleProgram) -> None:
         """Record the ops of both sides of an instance that was decided."""
@@ -214,28 +212,20 @@ class Evidence:
             ops = [op for op in reached if _computes(op)]
             weights = [op.key.data for op in reached if isinstance(op, WeightOp)]
             keeps = all(_keeps_order(program.weights, key) for key in weights)
-            if not (keeps and all(map(is_elementwise, ops))):
-                self.elementwise = self._not("elementwise", ops, is_elementwise)
-            if not (keeps and all(map(_is_row_major, ops))):
-                self.row_major = self._not("row-major", ops, _is_row_major)
+            self.elementwise &= keeps and all(map(is_elementwise, ops))
+            self.row_major &= keeps and all(map(_is_row_major, ops))
             reshaping = [is_elementwise(op) or is_of(op, "reshape") for op in ops]
             self.with_any_arguments &= all(reshaping)
             self.keeps_shape &= all(map(_keeps_shape, ops))
             self.keeps_positions &= all(map(_keeps_positions, ops))
-            if _moves(old) != _moves(new):
-                self.one_movement = False
+            self.one_movement &= _moves(old) == _moves(new)
             self.sizes_matter |= any(map(_compares_sizes, ops))
             found = atoms(old, program.weights)
             self.groups &= found is not None and found == atoms(new, program.weights)
             special = [_special(op) for op in ops]
-            if None in special:
-                self.axes = self._not("axes", ops, _is_mapped)
+            self.axes &= None not in special
             self.reads_again |= any(map(_reads_again, (old, new)))
             self.special = max(self.special, *(each or 0 for each in special), 0)
-
-    def _not(self, name: str, ops: list[Operation], holds: Callable[[Operation], object]) -> bool:
-        self.why.setdefault(name, ", ".join(sorted({op.name for op in ops if not holds(op)})))
-        return False
 
     def is_blind(self, asked: Requirement) -> bool:
         """Whether nothing in a rule depends on which sizes are equal, or 1."""
@@ -322,9 +312,7 @@ def _shape(value: SSAValue) -> tuple[Dim, ...]:
 
 def _is_row_major(op: Operation) -> bool:
     """Whether an op keeps the order of elements: with any arguments, or with those that it has."""
-    if is_elementwise(op) or is_of(op, "reshape"):
-        return True
-    if moves_by_nothing(op):
+    if is_elementwise(op) or is_of(op, "reshape") or moves_by_nothing(op):
         return True
     if is_of(op, "permutation"):
         axes = axis_map(op)
@@ -390,10 +378,6 @@ def _links(op: Operation) -> AxisMap | None:
         if all(len(dims(value.type)) <= len(shape) for value in tensors):
             return elementwise(op, len(tensors))
     return found
-
-
-def _is_mapped(op: Operation) -> bool:
-    return _special(op) is not None
 
 
 def _keeps_positions(op: Operation) -> bool:

@@ -127,7 +127,7 @@ class Instances:
         """
         self.is_blind, self.is_far = is_blind, is_far
         self.whole = whole
-        self._given = set[tuple[Dim, ...]]()
+        self._of_inputs: list[tuple[Dim, ...]] = []
         self.rewrite, self.rule, self.as_example = rewrite, rule, as_example
         self.example = {name: meant(value) for name, value in rule.example.items()}
         self.pointwise = is_pointwise(rule)
@@ -145,7 +145,7 @@ class Instances:
         for types, most in self._types():
             shapes = [dims(v) for v in types.values() if is_tensor(v)]
             shape = max(shapes, key=len, default=())
-            self._given, self._of_inputs = set(shapes[1:]), list(dict.fromkeys(shapes))
+            self._of_inputs = shapes
             arguments = self.arguments()
             choices = [
                 self._led(name, self._choices(name, kind, len(shape), shape))
@@ -472,7 +472,7 @@ class Instances:
             return whole + ([example] if example is not None else [])
         if parameter.name == "normalized_shape" and isinstance(example, list):
             ends = [shape[at:] for at in range(rank)]
-            return [list(end) for end in ends if len(self.inputs) < 2 or end in self._given]
+            return [list(end) for end in ends if len(self.inputs) < 2 or end in self._of_inputs[1:]]
         if is_list_of_ints(example):
             near = [[item + 1 for item in example], [item - 1 for item in example]]
             return [example, *near]

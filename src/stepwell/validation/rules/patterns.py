@@ -1,7 +1,8 @@
 """Tables and patterns from which instances are enumerated: types, sizes, orders of axes."""
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations, product, zip_longest
+from functools import reduce
+from itertools import permutations, product
 from math import prod
 from random import Random
 from typing import Any, cast
@@ -11,6 +12,7 @@ from xdsl.ir import Attribute
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i16, i32, i64, ui8
 from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import IntType
+from stepwell.translate.decompositions.values import broadcast
 from stepwell.translate.rules.notation import Computed, Hole
 
 _MOST_ORDERED = 4
@@ -132,8 +134,7 @@ def broadcasting(count: int, most: int) -> Iterator[tuple[tuple[Dim, ...], ...]]
 
 def joined(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
     """Return the shape to which some shapes broadcast."""
-    columns = zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1)
-    return tuple(next((size for size in held if size != 1), 1) for held in columns)[::-1]
+    return reduce(broadcast, shapes, ())
 
 
 def signed(axes: Sequence[int], rank: int | None = None) -> list[list[int]]:

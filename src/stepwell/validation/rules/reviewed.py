@@ -23,10 +23,10 @@ from typing import Any
 from stepwell.validation.rules.hashes import names_in
 
 TABLE = Path(__file__).with_name("reviewed.json")
-_FOLLOWED = ("stepwell.translate.", "stepwell.ir.axes.")
+FOLLOWED = ("stepwell.translate.", "stepwell.ir.axes.")
 """Modules whose functions are read; those of the IR itself are its operations."""
 _GENERATED = ("__init__", "__eq__", "__repr__", "__hash__")
-_MOST_AXES = 64
+MOST_AXES = 64
 """PyTorch's limit of axes: a greater number is none of axes."""
 _LIMITS = (2**31 - 1, 2**63 - 1)
 """Limits of integers, with which no size is compared but to refuse it."""
@@ -60,7 +60,7 @@ class Reading:
         """Record an integer that may name an axis."""
         if number in _LIMITS:
             return
-        if abs(number) > _MOST_AXES:
+        if abs(number) > MOST_AXES:
             self.largest = max(self.largest, abs(number))
         else:
             self.back = max(self.back, -number)
@@ -111,8 +111,8 @@ def called(function: FunctionType) -> Iterator[FunctionType]:
                 yield each
 
 
-def reached(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield some callables and the functions that they call, as far as those are read."""
+def reached(values: Iterable[Any], followed: tuple[str, ...] = FOLLOWED) -> Iterator[Any]:
+    """Yield some callables and the functions of some modules that they call."""
     waiting, seen = list(values), set[int]()
     while waiting:
         value = unwrap(waiting.pop()) if callable(waiting[-1]) else waiting.pop()
@@ -122,7 +122,7 @@ def reached(values: Iterable[Any]) -> Iterator[Any]:
         yield value
         if isinstance(value, FunctionType):
             inner = (unwrap(each) for each in called(value))
-            waiting += [f for f in inner if f"{f.__module__}.".startswith(_FOLLOWED)]
+            waiting += [f for f in inner if f"{f.__module__}.".startswith(followed)]
 
 
 def reading(values: Mapping[str, Any], *, have_axes: bool = True) -> Reading:

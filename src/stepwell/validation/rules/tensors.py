@@ -254,7 +254,7 @@ class Tensors:
         if is_of(op, "lookup") or op.name in _WRITES:
             return self._looked_up(op, index)
         axes = axis_map(op, number)
-        tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
+        tensors = tensors_of(op)
         reads_one = len(tensors) == 1 or op.name == "aten.expand_as.default"
         if axes is not None and not is_of(op, "padding") and reads_one:
             places = self._mapped(axes, 0, index)

@@ -243,12 +243,10 @@ def _put(rw: Rewriter, node: XnnpackOp) -> SSAValue:
 
 def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
     """Build `xnnpack.static_reshape`, or add and remove units among several symbolic sizes."""
-    if dims(value.type) == shape:
-        return value
-    if sum(isinstance(size, Size) for size in shape) > 1:
-        assert moves_units(value, shape), "a reshape node infers one size"
-        return with_units(rw, value, shape)
-    return reshape_node(rw, value, shape)
+    if dims(value.type) == shape or sum(isinstance(size, Size) for size in shape) <= 1:
+        return reshape_node(rw, value, shape)
+    assert moves_units(value, shape), "a reshape node infers one size"
+    return with_units(rw, value, shape)
 
 
 def reshape_node(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
