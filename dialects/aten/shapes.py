@@ -23,6 +23,8 @@ from stepwell.ir.types import Dim, dims, element, tensor
 
 Rule = Callable[[SchemaOp], Sequence[Attribute] | None]
 _SHAPE_INFERENCE: dict[str, Rule] = {}
+TO_THE_END = 2**63 - 1
+"""The value that torch writes for the end of a slice that runs to the end."""
 
 
 def is_float(kind: Attribute) -> bool:
@@ -171,6 +173,44 @@ def _transpose(op: SchemaOp) -> Sequence[Attribute] | None:
     return [tensor(sizes, element(op.operands[0].type))]
 
 
+@_rule("slice.Tensor", "slice_copy.Tensor")
+def _slice(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape, step = _sizes(op.operands[0]), op.arg("step")
+    at = None if shape is None else _axis(op.arg("dim"), len(shape))
+    bounds = (op.arg("start") or 0, TO_THE_END if op.arg("end") is None else op.arg("end"))
+    if shape is None or at is None or not all(isinstance(n, int) for n in (*bounds, step)):
+        return None
+    size = shape[at]
+    if isinstance(size, int) and step > 0:
+        size = len(range(size)[slice(*bounds, step)])
+    elif bounds != (0, TO_THE_END) or step != 1:
+        return None
+    return [tensor([*shape[:at], size, *shape[at + 1 :]], element(op.operands[0].type))]
+
+
+@_rule("expand.default", "expand_copy.default")
+def _expand(op: SchemaOp) -> Sequence[Attribute] | None:
+    shape, asked = _sizes(op.operands[0]), op.arg("size")
+    added = len(asked) - len(shape or ())
+    if shape is None or added < 0 or not all(isinstance(n, int) and n >= -1 for n in asked):
+        return None
+    sizes: list[Dim] = list(asked)
+    for at, size in enumerate(shape, added):
+        if asked[at] == -1 or asked[at] == size:
+            sizes[at] = size
+        elif size != 1:
+            return None
+    return None if -1 in sizes else [tensor(sizes, element(op.operands[0].type))]
+
+
+@_rule("constant_pad_nd.default")
+def _pad_by_nothing(op: SchemaOp) -> Sequence[Attribute] | None:
+    sizes, amounts = _sizes(op.operands[0]), op.arg("pad")
+    if sizes is None or any(amounts) or len(amounts) % 2 or len(amounts) > 2 * len(sizes):
+        return None
+    return [op.operands[0].type]
+
+
 @_rule("linear.default")
 def _linear(op: SchemaOp) -> Sequence[Attribute] | None:
     sizes, weight = _sizes(op.operands[0]), _shape(op.operands[1])
@@ -277,14 +317,19 @@ def _normalization(op: SchemaOp) -> Sequence[Attribute] | None:
     return [op.operands[0].type] if fits else None
 
 
-@_rule("mean.dim", "sum.dim_IntList")
+@_rule("mean.dim", "sum.dim_IntList", "amax.default", "logsumexp.default")
 def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
     shape, arg = _sizes(op.operands[0]), op.arg("dim")
-    if shape is None or not arg or op.arg("dtype") is not None or not _one_float(op):
+    has_type = "dtype" in op.SCHEMA.by_name and op.arg("dtype") is not None
+    if shape is None or not arg or has_type or not _one_float(op):
         return None
     axes = [_axis(axis, len(shape)) for axis in arg]
     if None in axes or len(set(axes)) != len(axes):
         return None
+    if op.name == "aten.amax.default" and any(
+        shape[axis] == 0 for axis in axes if axis is not None
+    ):
+        return None  # Nothing has no maximum.
     keep = op.arg("keepdim")
     sizes = [1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes]
     return [tensor(sizes, element(op.operands[0].type))]

@@ -42,7 +42,27 @@ CASES: list[tuple[str, list[tuple[int, ...]], tuple[Any, ...]]] = [
     ("aten._safe_softmax.default", [(2, 3)], (1,)),
     ("aten._log_softmax.default", [(2, 3)], (1, False)),
     ("aten.rms_norm.default", [(2, 3, 4)], ([4],)),
-    *(("aten.mean.dim", [(2, 3, 4)], (d, k)) for d in ([1], [-1, 0]) for k in (False, True)),
+    *(
+        (f"aten.{name}", [(2, 3, 4)], (d, k))
+        for name in ("mean.dim", "amax.default", "logsumexp.default")
+        for d in ([1], [-1, 0])
+        for k in (False, True)
+    ),
+    *(
+        (f"aten.slice{copy}.Tensor", [(4, 3)], (at, start, end, step))
+        for copy in ("", "_copy")
+        for at in (0, -1)
+        for start in (None, 0, 1, -1, -9, 9)
+        for end in (None, 2, -1, -9, 9, 2**63 - 1)
+        for step in (1, 2, 5)
+    ),
+    *(
+        (f"aten.expand{copy}.default", [(3, 1)], (size, implicit))
+        for copy in ("", "_copy")
+        for implicit in (False, True)
+        for size in ([3, 4], [-1, 5], [2, 3, 1], [2, -1, -1], [3, 0])
+    ),
+    *(("aten.constant_pad_nd.default", [(2, 3)], (p, 1.0)) for p in ([], [0, 0], [0, 0, 0, 0])),
     *(
         ("aten.conv2d.default", [(1, 4, 9, 8), (6, 4 // g, 3, 2), (6,)], (s, p, d, g))
         for s, p, d, g in itertools.product(([1], [2, 3]), ([0], [1, 2]), ([1], [2]), (1, 2))
@@ -184,6 +204,13 @@ def test_quantizing_what_torch_refuses_has_no_rule() -> None:
     assert rule is not None and rule(wrong) is None
 
 
+def test_padding_by_nothing_keeps_symbolic_sizes() -> None:
+    """Torch's own function would fix them to those of the example."""
+    op = make("aten.constant_pad_nd.default", [("s0", 3)], ([0, 0], 1.0), torch.float32)
+    rule = rule_for(op.name)
+    assert rule is not None and rule(op) == [op.operands[0].type]
+
+
 SYMBOLIC = [
     ("aten.relu.default", [("s0", 3)], ()),
     ("aten.add.Tensor", [("s0", 3), ("s0", 3)], ()),
@@ -197,6 +224,11 @@ SYMBOLIC = [
     ("aten.layer_norm.default", [("s0", 3, 4), (3, 4), (3, 4)], ()),
     ("aten.softmax.int", [("s0", "s1")], (-1,)),
     ("aten.mean.dim", [("s0", 3, "s1")], ([1], False)),
+    ("aten.slice.Tensor", [("s0", 3)], (1, 1, 3, 1)),
+    ("aten.slice.Tensor", [("s0", 3)], (0, None, None, 1)),
+    ("aten.slice.Tensor", [("s0", 3)], (0, 0, 2**63 - 1, 1)),
+    ("aten.expand.default", [("s0", 1)], ([2, -1, 4],)),
+    ("aten.logsumexp.default", [("s0", 3, "s1")], ([0, -1], True)),
     ("aten.conv2d.default", [("s0", 4, 9, 8), (6, 4, 3, 2), (6,)], ([2], [1], [1], 1)),
     ("aten.eq.Scalar", [("s0", 3)], (2.0,)),
 ]

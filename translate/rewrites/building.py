@@ -15,14 +15,12 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.shapes import TO_THE_END as TO_THE_END
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Size, settled
 from stepwell.ir.types import Dim, FloatType, IntType, dims, element, tensor, with_element
 from stepwell.ir.types import is_known as has_known_sizes
-
-TO_THE_END = 2**63 - 1
-"""The value that torch writes for the end of a slice that runs to the end."""
 
 
 def axis(number: int, rank: int) -> int:

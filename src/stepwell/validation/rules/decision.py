@@ -227,8 +227,8 @@ def _uninterpreted(assertions: list[Any], tensors: Tensors) -> list[str]:
     return sorted(found)
 
 
-def _subterms(terms: list[Any]) -> Iterator[Any]:
-    waiting, seen = list(terms), set[int]()
+def _subterms(terms: list[Any], seen: set[int] | None = None) -> Iterator[Any]:
+    waiting, seen = list(terms), set[int]() if seen is None else seen
     while waiting:
         each = waiting.pop()
         if each.get_id() not in seen:
@@ -273,16 +273,20 @@ def _reached(facts: list[Any], left: Any, right: Any) -> list[Any]:
     """Return the known facts that concern a comparison: those about indices only if one occurs in
     it.
     """
-    if any(_has_places(term) for term in (left, right)):
+    without = set[int]()
+    if any(_has_places(term, without) for term in (left, right)):
         return facts
-    return [fact for fact in facts if not _has_places(fact)]
+    return [fact for fact in facts if not _has_places(fact, without)]
 
 
-def _has_places(term: Any) -> bool:
-    for each in _subterms([term]):
+def _has_places(term: Any, without: set[int]) -> bool:
+    """Whether an index occurs in a term; if not, add its subterms to those `without` one."""
+    seen = without.copy()
+    for each in _subterms([term], seen):
         is_place = z3.is_int(each) and z3.is_const(each) and not z3.is_int_value(each)
         if is_place and not each.decl().name().startswith("$"):
             return True
+    without |= seen
     return False
 
 

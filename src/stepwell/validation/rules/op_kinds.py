@@ -7,6 +7,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.xnnpack.movement import StaticConstantPad
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.types import dims
 
@@ -53,6 +54,8 @@ def is_table(op: Operation, value: SSAValue) -> bool:
 
 def moves_by_nothing(op: Operation) -> bool:
     """Whether the amounts by which an op moves elements are all 0."""
+    if isinstance(op, StaticConstantPad):
+        return not any((*op.ints("pre_paddings"), *op.ints("post_paddings")))
     if not isinstance(op, SchemaOp) or op.name not in _AMOUNTS:
         return False
     amounts: Any = op.arg(_AMOUNTS[op.name])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import permutations, product
+from itertools import chain, permutations, product
 from math import prod
 from random import Random
 from typing import Any, cast
@@ -66,15 +66,19 @@ _ALONG_ONE: dict[str, list[Any]] = {
 }
 """All positions along one axis of 3 elements or fewer."""
 _ALONG_MORE: dict[str, list[Any]] = {"start": [0, 1], "end": [2, _END], "step": [1]}
-_AMOUNTS = {1: range(-1, 3), 2: range(-1, 2)}
-"""Amounts of padding around one axis, and around each of two."""
+_AROUND: dict[int, list[tuple[int, ...]]] = {
+    1: list(product(range(-1, 3), repeat=2)),
+    2: [(0, 0), (1, 0), (0, 1), (1, -1), (-1, 1)],
+}
+"""Amounts of padding before and after one axis, and before and after each of two."""
 
 
 def positions(name: str, rank: int, is_list: bool) -> list[Any]:
     """Return the positions to try: all along one axis, and a few along one or each of several."""
     if name in ("pad", "padding"):
-        amounts = (product(_AMOUNTS.get(n, (n - 1,)), repeat=2 * n) for n in range(rank + 1))
-        return [list(each) for held in amounts for each in held]
+        counts = range(rank + 1)
+        axes = (product(_AROUND.get(n, [(n - 1, n - 1)]), repeat=n) for n in counts)
+        return [list(chain(*each)) for held in axes for each in held]
     if is_list:
         few = range(4) if rank == 1 else range(1, 3) if "size" in name else range(2)
         return [list(each) for each in product(few, repeat=rank)]

@@ -29,7 +29,6 @@ Before:
 After:
     %y = reshaped(%x, $R)
 where is_quantized($Q)
-where are_numbers($R)
 where lies_the_same($S, $order)
 for $S = [1, 1, 2, 3], $Q = "!quant.uniform<i8:f32, 0.5>", $order = [0, 2, 3, 1], $R = [1, 2, 3, 1]
 not for $S = [1, 2, 3, 4], $R = [1, 3, 4, 2]
@@ -91,11 +90,6 @@ from stepwell.translate.rules import read_rules
 def is_quantized(of: Attribute) -> bool:
     """Whether the element type is quantized."""
     return isinstance(of, UniformQuantizedType)
-
-
-def are_numbers(shape: Sequence[Dim]) -> bool:
-    """Whether the sizes are static."""
-    return all(isinstance(size, int) for size in shape)
 
 
 def is_reshape(value: SSAValue) -> bool:

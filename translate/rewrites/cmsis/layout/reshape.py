@@ -16,9 +16,9 @@ from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor, with_element
+from stepwell.translate.rewrites.building import view_op
 from stepwell.translate.rewrites.quant.movement import moved, only_moves
 
-VIEW = op_class("aten.view.default")
 SLICE = op_class("aten.slice.Tensor")
 
 
@@ -44,7 +44,8 @@ def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
     """Reshape a quantized value by a view of its stored integers, which moves no data."""
     if tuple(shape) == dims(value.type):
         return value
-    return moved_bytes(rw, value, VIEW, shape, size=list(shape))
+    view = rw.insert(view_op(rw, raw(rw, value), shape))
+    return rw.insert(StorageCast(view.results[0], tensor(shape, element(value.type)))).results[0]
 
 
 def padded(
