@@ -9,6 +9,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+import stepwell.translate.rewrites.constants.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
