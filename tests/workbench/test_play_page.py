@@ -18,10 +18,10 @@ from .browser import NEEDED
 from .pages import CONTRAST
 
 pytestmark = NEEDED
-RULE = """rule gelu-to-silu
+RULE = """rule relu-to-silu
     Not the same.
 Before:
-    %y = aten.gelu.default(%x)
+    %y = aten.relu.default(%x)
 After:
     %y = aten.silu.default(%x)
 """
@@ -61,25 +61,27 @@ def test_the_program_is_edited_and_goes_on_from_there(page: Any) -> None:
     do(page, "document.getElementById('at').value = 'nodes'; "
              "document.getElementById('at').onchange()")  # fmt: skip
     left = page.ask("document.getElementById('text').value")
-    assert "xnnpack.gelu" in left and "xnnpack.delegate" not in left
-    fill(page, "text", left.replace("xnnpack.gelu", "xnnpack.tanh"))
+    assert "xnnpack.add" in left and "xnnpack.delegate" not in left
+    fill(page, "text", left.replace("xnnpack.add", "xnnpack.subtract"))
     page.ask("document.getElementById('text').focus()")
     page.press("Enter", control=True)
     page.wait(IDLE)
-    assert "xnnpack.tanh" in text(page, "view") and text(page, "edit-note") == "edited after nodes"
+    assert (
+        "xnnpack.subtract" in text(page, "view") and text(page, "edit-note") == "edited after nodes"
+    )
     do(page, "document.getElementById('tab-outputs').click()")
-    assert "The first op that differs by these changes: gelu." in text(page, "view")
-    fill(page, "text", left.replace("xnnpack.gelu", "xnnpack.gelus"))
+    assert "The first op that differs by these changes: add." in text(page, "view")
+    fill(page, "text", left.replace("xnnpack.add", "xnnpack.adds"))
     do(page, "document.getElementById('take').click()")
-    assert "xnnpack.gelus" in text(page, "problems")
+    assert "xnnpack.adds" in text(page, "problems")
     selected = "document.getElementById('text').value.substring("
     selected += "document.getElementById('text').selectionStart, text.selectionEnd)"
-    assert "gelus" in page.ask(selected.replace("text.sel", "document.getElementById('text').sel"))
+    assert "adds" in page.ask(selected.replace("text.sel", "document.getElementById('text').sel"))
 
 
 def test_steps_are_walked_switched_and_moved_by_keyboard(page: Any) -> None:
     page.ask("document.querySelector('#steps [tabindex=\"0\"]').focus()")
-    for _ in range(2):
+    for _ in range(3):
         page.press("ArrowDown")
     path = "document.activeElement.dataset.path"
     assert page.ask(path) == "/type-quantization"
@@ -91,8 +93,8 @@ def test_steps_are_walked_switched_and_moved_by_keyboard(page: Any) -> None:
     assert "off" not in page.ask("document.activeElement.className").split()
     page.press("ArrowUp", alt=True)
     page.wait(IDLE)
-    order = "[...document.querySelectorAll('#steps .step')].slice(0, 4).map(e => e.dataset.path)"
-    assert page.ask(order)[1:3] == ["/type-quantization", "/widen-floats"]
+    order = "[...document.querySelectorAll('#steps .step')].slice(0, 5).map(e => e.dataset.path)"
+    assert page.ask(order)[2:4] == ["/type-quantization", "/widen-floats"]
     page.press("Enter")
     assert page.ask("document.querySelectorAll('#steps .part').length") > 3
     page.press("r")
@@ -110,7 +112,7 @@ def test_a_typed_rule_is_judged_and_applied_within_the_page(page: Any) -> None:
     page.wait(IDLE)
     found = text(page, "found")
     assert "1 wrong" in found and "applied 1×" in found and "aten.silu.default" in found
-    assert page.ask("document.querySelector('#steps .own').dataset.path") == "/gelu-to-silu"
+    assert page.ask("document.querySelector('#steps .own').dataset.path") == "/relu-to-silu"
     assert "xnnpack.sigmoid" in text(page, "view")
     do(page, "document.getElementById('link').click()")
     shared = page.ask("document.getElementById('shared').value")
