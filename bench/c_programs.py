@@ -2,6 +2,7 @@
 
     python bench/c_programs.py [NET …] [--quantizers float ours stock] [--cpu cortex-m4 …] [--cxx]
     python bench/c_programs.py --boards --cpu cortex-m0plus cortex-m4 cortex-m7 cortex-m55
+    python bench/c_programs.py --boards --cpu c-rv32imc c-rv32imafc c-wasm32 c-wasm32-simd
     python bench/c_programs.py … --state STATE     kept; then: --state STATE --table PAGE
 
 Each net is quantized by this project's quantizer, by ExecuTorch's, and not at all; its C is built
@@ -10,7 +11,8 @@ programs are compared with the interpreter, which is CMSIS-NN's arithmetic bit f
 (`tests/cmsis/test_kernels_golden.py`), float ones with ExecuTorch's runtime on the same `.pte`. An
 integer is off if it differs, a float if it does by more than the bound (`_small_nets.BOUND`). Of
 quantized programs it says how many operators still compute with floats. With `--boards` the same
-`main` is built by `arm-none-eabi-gcc` and run by qemu, with `--cmsis-nn` over Arm's own kernels
+`main` is built by the core's compiler (`arm-none-eabi-gcc`, `riscv64-unknown-elf-gcc`, zig for
+WebAssembly) and run by qemu or wasmtime; on a Cortex-M with `--cmsis-nn` over Arm's own kernels
 (`FOLDER/<cpu>/libcmsis-nn.a`, and its headers in `FOLDER/<cpu>/Include`), with `--mixed` over both.
 """
 
@@ -65,18 +67,20 @@ def exported(name: str, quantizer: str) -> tuple[ExportedProgram, tuple[Tensor, 
     return export(convert_pt2e(prepared), inputs), inputs
 
 
-def wanted(lowered: Any, calls: list[tuple[Tensor, ...]], quantizer: str) -> list[list[Tensor]]:
+def wanted(
+    program: ExportedProgram, lowered: Any, calls: list[tuple[Tensor, ...]], quantizer: str
+) -> list[list[Tensor]]:
     """What each call should give."""
     if quantizer != "float":
         session = lowered.program.start()
         return [list(session.run(*given)) for given in calls]
-    session = PteSession.load(lowered.to_pte())
+    session = PteSession.load(stepwell.lower(program, "cortex-m4").to_pte())
     return [list(session.run(*given)) for given in calls]
 
 
 @dataclass(frozen=True)
 class Build:
-    """A CPU, whether qemu runs its board or this machine the program, and as what it is built."""
+    """A core, whether an emulator runs it or this machine the program, and as what it is built."""
 
     cpu: str
     emulated: bool
@@ -87,7 +91,7 @@ class Build:
     def run(self, sources: Any, folder: Path, values: list[Tensor]) -> bytes:
         if self.emulated:
             given = list(self.library)
-            return builds.run_on_files(
+            return builds.run_on_core(
                 self.cpu, sources, folder, values, cxx=self.cxx, library=given,
                 flags=[f"-isystem{Path(given[0]).parent / 'Include'}"] if given else [],
             )  # fmt: skip
@@ -115,7 +119,7 @@ def compare(
         return f"does not build or run: {error.stderr}", False
     off, worst, at = 0, 0.0, 0
     ports = get_signature(lowered.program.method()).outputs
-    for results in wanted(lowered, calls, quantizer):
+    for results in wanted(program, lowered, calls, quantizer):
         for value, port in zip(results, ports, strict=True):
             order = port.dim_order or range(value.dim())
             lying = value.permute(*order).contiguous().flatten()
@@ -142,7 +146,7 @@ def main() -> None:
     parser.add_argument("nets", nargs="*", metavar="NET")
     parser.add_argument("--quantizers", nargs="+", choices=QUANTIZERS, default=QUANTIZERS)
     parser.add_argument("--cpu", nargs="+", default=["cortex-m4"])
-    parser.add_argument("--boards", action="store_true", help="on emulated boards, not here")
+    parser.add_argument("--boards", action="store_true", help="on emulated cores, not here")
     parser.add_argument("--cxx", action="store_true", help="build as C++20")
     parser.add_argument(
         "--cmsis-nn", help="folder that holds, by CPU, a folder with CMSIS-NN built"

@@ -1,4 +1,8 @@
-"""Cortex-M CPUs, their instruction sets, and the scratch memory CMSIS-NN's kernels need there."""
+"""The cores of small devices, their instruction sets, and the scratch memory of CMSIS-NN's kernels.
+
+`CORES` is the table: Cortex-M CPUs, for which ExecuTorch's `cortex_m` library is built, and the
+cores of the targets `c…`, for which a program is C without a runtime.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +23,83 @@ def _cmsis_nn() -> Any:
 
 
 class Isa(StrEnum):
-    """An instruction set for which CMSIS-NN's kernels are compiled."""
+    """An instruction set for which kernels are compiled; `portable` is stepwell's own plain C."""
 
+    PORTABLE = "portable"
     SCALAR = "scalar"
     DSP = "dsp"
     MVE = "mve"
 
 
-_CPUS: dict[str, tuple[Isa, ...]] = {
-    "cortex-m0": (Isa.SCALAR,),
-    "cortex-m0plus": (Isa.SCALAR,),
-    "cortex-m3": (Isa.SCALAR,),
-    "cortex-m23": (Isa.SCALAR,),
-    "cortex-m4": (Isa.DSP, Isa.SCALAR),
-    "cortex-m7": (Isa.DSP, Isa.SCALAR),
-    "cortex-m33": (Isa.DSP, Isa.SCALAR),
-    "cortex-m35p": (Isa.DSP, Isa.SCALAR),
-    "cortex-m55": (Isa.MVE, Isa.DSP, Isa.SCALAR),
-    "cortex-m85": (Isa.MVE, Isa.DSP, Isa.SCALAR),
-}
+@dataclass(frozen=True)
+class Core:
+    """A core, and how its C is compiled.
 
-CPUS: tuple[str, ...] = tuple(_CPUS)
-"""Every CPU a program can be lowered for."""
+    Attributes:
+        isas: the instruction sets for which kernels are built, the best first.
+        flags: what selects the core in GCC or Clang.
+        hard_floats: whether it computes with single-precision floats in hardware.
+        vectors: the origin of vector instructions; "" if there are none.
+        devices: examples of devices.
+    """
+
+    isas: tuple[Isa, ...]
+    flags: tuple[str, ...]
+    hard_floats: bool = False
+    vectors: str = ""
+    devices: str = ""
+
+    @property
+    def is_cortex_m(self) -> bool:
+        """Whether ExecuTorch's `cortex_m` library is built for the core."""
+        return Isa.PORTABLE not in self.isas
+
+
+_DSP, _MVE, _PLAIN = (Isa.DSP, Isa.SCALAR), (Isa.MVE, Isa.DSP, Isa.SCALAR), (Isa.PORTABLE,)
+_INTRINSICS = "Arm's MVE intrinsics"
+_BY_COMPILER = "the compiler's, from plain C"
+
+
+def _cortex_m(name: str, isas: tuple[Isa, ...], fpu: str = "", vectors: str = "") -> Core:
+    floats = ("-mfloat-abi=hard", *([f"-mfpu={fpu}"] if fpu != "auto" else [])) if fpu else ()
+    return Core(isas, ("-mthumb", f"-mcpu=cortex-m{name}", *floats), bool(fpu), vectors)
+
+
+CORES: dict[str, Core] = {
+    "cortex-m0": _cortex_m("0", (Isa.SCALAR,)),
+    "cortex-m0plus": _cortex_m("0plus", (Isa.SCALAR,)),
+    "cortex-m3": _cortex_m("3", (Isa.SCALAR,)),
+    "cortex-m23": _cortex_m("23", (Isa.SCALAR,)),
+    "cortex-m4": _cortex_m("4", _DSP, "fpv4-sp-d16"),
+    "cortex-m7": _cortex_m("7", _DSP, "fpv5-d16"),
+    "cortex-m33": _cortex_m("33", _DSP, "fpv5-sp-d16"),
+    "cortex-m35p": _cortex_m("35p", _DSP, "fpv5-sp-d16"),
+    "cortex-m55": _cortex_m("55", _MVE, "auto", _INTRINSICS),
+    "cortex-m85": _cortex_m("85", _MVE, "auto", _INTRINSICS),
+    "c": Core(_PLAIN, (), devices="any core with a C99 compiler and 32-bit integers"),
+    "c-rv32imc": Core(
+        _PLAIN, ("-march=rv32imc", "-mabi=ilp32"), devices="RISC-V: ESP32-C3, CH32V, GD32VF103"
+    ),
+    "c-rv32imafc": Core(
+        _PLAIN, ("-march=rv32imafc", "-mabi=ilp32f"), True, devices="RISC-V: ESP32-P4, BL616, HPM"
+    ),
+    "c-xtensa": Core(_PLAIN, (), True, devices="Xtensa LX: ESP32, ESP32-S3"),
+    "c-wasm32": Core(_PLAIN, ("--target=wasm32-wasi",), True, devices="WebAssembly"),
+    "c-wasm32-simd": Core(
+        _PLAIN,
+        ("--target=wasm32-wasi", "-msimd128"),
+        True,
+        _BY_COMPILER,
+        "WebAssembly with 128-bit vectors: browsers since 2023",
+    ),
+}
+"""Every core a program can be lowered for, by name."""
+
+CPUS: tuple[str, ...] = tuple(name for name, core in CORES.items() if core.is_cortex_m)
+"""The Cortex-M CPUs, which an NPU may have beside it and a `.pte` can be emitted for."""
+
+C_TARGETS: tuple[str, ...] = tuple(name for name in CORES if name not in CPUS)
+"""The targets whose only artifact is C without a runtime."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +110,17 @@ class Target:
     isa: Isa
 
     @property
+    def core(self) -> Core:
+        """Return the entry of `CORES`."""
+        return CORES[self.cpu]
+
+    @property
     def reads_kernel_sum(self) -> bool:
         """Whether `arm_fully_connected_s8` takes its bias from the kernel sums (MVE)."""
         return self.isa is Isa.MVE
 
     def __str__(self) -> str:
-        default = _CPUS[self.cpu][0]
+        default = CORES[self.cpu].isas[0]
         return self.cpu if self.isa is default else f"{self.cpu}+{self.isa}"
 
 
@@ -65,12 +129,12 @@ def target(name: str) -> Target:
     extension.
     """
     cpu, _, isa_name = name.partition("+")
-    supported = _CPUS.get(cpu)
-    if supported is None:
+    if cpu not in CORES:
         raise UnsupportedError(
-            f"{cpu} is not a Cortex-M CPU that CMSIS-NN is built for",
-            help="choose one of " + ", ".join(CPUS),
+            f"{cpu} is not a Cortex-M CPU that CMSIS-NN is built for, nor a core of the target c",
+            help="choose one of " + ", ".join(CORES),
         )
+    supported = CORES[cpu].isas
     if not isa_name:
         return Target(cpu, supported[0])
     if isa_name not in {str(isa) for isa in supported}:
@@ -194,11 +258,13 @@ def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
 
 
 def _bytes(function: str, isa: Isa, **given: Any) -> int:
-    """Return the result of CMSIS-NN's function for the size of a buffer.
+    """Return the result of CMSIS-NN's function for the size of a buffer; 0 for portable kernels.
 
     Raises:
         VerificationError: a number does not fit 32 bits.
     """
+    if isa is Isa.PORTABLE:
+        return 0
     library = _cmsis_nn()
     backend = getattr(library.Backend, isa.name)
     try:

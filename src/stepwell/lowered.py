@@ -65,7 +65,7 @@ class Lowered(Shown):
 
     @validate_arguments
     def to_pte(self, **options: OptionValue) -> bytes:
-        """Return the `.pte` bytes (xnnpack and cortex-m targets).
+        """Return the `.pte` bytes (targets that run in ExecuTorch; the targets `c` do not).
 
         Args:
             options: see the target's emitter; `embed_unpacked_constants=True` puts constants that
@@ -92,7 +92,8 @@ class Lowered(Shown):
     ) -> None:
         """Write the bytes of the target's own format to a file, completely or not at all.
 
-        A `.pte` for XNNPACK is written to the file directly, without a copy in memory.
+        A `.pte` for XNNPACK is written to the file directly, without a copy in memory. The format
+        of the targets `c` is a folder.
 
         Args:
             path: the file's path; an existing file is replaced once the new one is complete.
@@ -105,6 +106,12 @@ class Lowered(Shown):
         self._require_end()
         place = as_path(path)
         artifact = self.target.artifact
+        if artifact == "c":
+            if place.suffix in FORMATS:
+                fact = f"the target {self.target.name} writes a folder of C, not a {place.suffix}"
+                raise StepwellError(fact, help=f"name it {place.with_suffix('')}")
+            self.artifact.save(place)
+            return
         if place.suffix != f".{artifact}" and place.suffix in FORMATS:
             other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
             raise StepwellError(
@@ -186,7 +193,11 @@ class Lowered(Shown):
         runtime: None,
         kernels: Literal["portable", "cmsis-nn", "mixed"] = ...,
         method: str | None = ...,
+        project: str | None = ...,
     ) -> Sources: ...
+
+    @overload
+    def to_c(self, name: str = ..., **options: Any) -> Any: ...
 
     @validate_arguments
     def to_c(
@@ -194,11 +205,12 @@ class Lowered(Shown):
         name: str | None = None,
         *,
         header: bool = True,
-        runtime: str | None = "executorch",
+        runtime: str | None = "target",
         kernels: str = "portable",
         method: str | None = None,
+        project: str | None = None,
     ) -> str | Sources:
-        """Return C source for firmware (cortex-m targets).
+        """Return C source for firmware (cortex-m and c targets).
 
         Args:
             name: a C identifier for the array (`model_pte`), or for the function `<name>_run` and
@@ -206,14 +218,17 @@ class Lowered(Shown):
             header: for an array, a header with static constants instead of a source file with
                 external ones. The array's length is `<name>_length`.
             runtime: `"executorch"`: the `.pte` as an aligned array, for ExecuTorch's runtime.
-                None: the program as C99 (constants, one static arena and a function) in a CMake
-                project.
+                None: the program as C99 (constants, one static arena and a function) in a
+                project. `"target"`, the default: None for the targets `c`, else ExecuTorch's.
             kernels: the kernels of a program without a runtime. `"portable"`: stepwell's own, which
                 need only the C library. `"cmsis-nn"`: calls of CMSIS-NN's public API, as in the
                 `.pte`; the program must be linked with it. `"mixed"`: the same, but stepwell's own
                 kernels where they take fewer instructions on such a core.
             method: the only method to emit, without a runtime; None: all. If there are several,
                 each has a function `<name>_<method>`.
+            project: the files around a program without a runtime: `"cmake"` (the default; with a
+                `main` that reads standard input), `"zephyr"` (a module), `"esp-idf"` (a component),
+                `"arduino"` (a library) or `"wasm"` (with a loader in JavaScript).
 
         Returns:
             The text, or the files by name (`Sources.save(folder)`).
@@ -223,11 +238,21 @@ class Lowered(Shown):
                 unknown.
             UnsupportedError: without a runtime, naming every call that has no kernel in C.
         """
-        if runtime is None:
+        only_c = self.target.artifact == "c"
+        if runtime is None or (runtime == "target" and only_c):
             told = {"name": name or "model", "method": method, "kernels": kernels}
-            return self._emit("sources", {}, **told)
-        if runtime != "executorch":
+            options = {} if project is None else {"project": project}
+            return self._emit("c" if only_c else "sources", options, **told)
+        if runtime not in ("target", "executorch"):
             raise StepwellError(f"runtime {runtime!r} is unknown", help="use 'executorch' or None")
+        if only_c:
+            fact = f"C of the target {self.target.name} has no runtime"
+            raise StepwellError(
+                fact, help="omit runtime=; ExecuTorch's takes the target cortex-m55"
+            )
+        if project is not None:
+            fact = "a project contains a program without a runtime"
+            raise StepwellError(fact, help="to_c(…, runtime=None, project=…)")
         return self._emit("c", {}, name=name or "model_pte", header=header)
 
     @validate_arguments
@@ -354,8 +379,8 @@ class Lowered(Shown):
             )
 
     @cached_property
-    def artifact(self) -> bytes:
-        """Return the bytes of the target's own format, which are emitted once."""
+    def artifact(self) -> Any:
+        """Return the bytes of the target's own format (of C, its files), which are emitted once."""
         return self._emit(self.target.artifact, {})
 
     @validate_arguments

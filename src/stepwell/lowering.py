@@ -61,7 +61,7 @@ def lower(
         program: an exported program; a mapping of methods to programs, or to plain values that they
             return; the result of ExecuTorch's `to_edge`; or a stepwell program at any level of the
             target, on which only the remaining passes run (`docs/levels.md`).
-        target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
+        target: `xnnpack`, `cortex-m55`, `c-rv32imc`, `tosa-1.0+fp`, …
         pipeline: replaces the target's own: a pipeline (`stepwell.PIPELINES[...]`), its name or its
             text (`"normalize,my-rewrite,…"`), or a function that changes the target's own
             (`lambda own: own.after("normalize", MyRewrite)`).

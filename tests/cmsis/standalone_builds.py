@@ -1,17 +1,22 @@
-"""Building and running generated C: on this machine under sanitizers, and on emulated boards."""
+"""Building and running generated C: here under sanitizers, on emulated boards and cores."""
 
+import importlib
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stepwell.backends.cortex_m import c
 from stepwell.backends.cortex_m.c.standalone import Sources
+from stepwell.dialects.cmsis.target import CORES
 
 STRICT = (
     "-std=c99 -Wall -Wextra -Werror -Wconversion -Wshadow -Wpedantic -Wstrict-prototypes".split()
@@ -19,6 +24,8 @@ STRICT = (
 SANITIZED = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all".split()
 HAS_GCC = shutil.which("gcc") is not None
 HAS_BOARDS = all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm")))
+HAS_RV32 = all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-riscv32")))
+HAS_WASM = all(importlib.util.find_spec(name) for name in ("ziglang", "wasmtime"))
 
 BOARDS = {
     "cortex-m0plus": "mps2-an385",
@@ -31,13 +38,6 @@ BOARDS = {
 None has a Cortex-M0+ with the memory that a net takes: its code runs on a Cortex-M3, which has all
 of its instructions.
 """
-FLOATS = {
-    "cortex-m4": "-mfloat-abi=hard -mfpu=fpv4-sp-d16".split(),
-    "cortex-m7": "-mfloat-abi=hard -mfpu=fpv5-d16".split(),
-    "cortex-m55": ["-mfloat-abi=hard"],
-}
-"""What makes a compiler use the floating-point unit of a CPU that has one."""
-
 _STARTUP = """
 #include <stdint.h>
 #include <stdio.h>
@@ -155,8 +155,7 @@ def sizes_on(cpu: str, sources: Sources, folder: Path) -> dict[str, int]:
 
 def compile_for(cpu: str, arguments: Sequence[str], folder: Path) -> None:
     """Run the cross compiler."""
-    machine = ["-mthumb", f"-mcpu={cpu}", *FLOATS.get(cpu, ())]
-    flags = [*machine, "-O2", "-ffreestanding", *STRICT[1:5], "-std=gnu99"]
+    flags = [*CORES[cpu].flags, "-O2", "-ffreestanding", *STRICT[1:5], "-std=gnu99"]
     command = ["arm-none-eabi-gcc", *flags, *arguments]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
 
@@ -188,7 +187,7 @@ def run_on_files(
     (folder / "startup.c").write_text(_STARTUP)
     (folder / "link.ld").write_text(_LINK.format(**_PLACES[cpu]))
     (folder / "input").write_bytes(b"".join(in_memory(x).numpy().tobytes() for x in inputs))
-    machine = ["-mthumb", f"-mcpu={cpu}", *FLOATS.get(cpu, ()), "-O2", "-ffunction-sections"]
+    machine = [*CORES[cpu].flags, "-O2", "-ffunction-sections"]
     as_cxx = ["-std=c++20", "-fno-exceptions", "-x", "c++", *STRICT[1:-1]]
     strict = as_cxx if cxx else STRICT
     names = [name for name in sources.files if name.endswith(".c")]
@@ -208,4 +207,118 @@ def run_on_files(
     quiet = "-display none -serial none -monitor none -semihosting -kernel image".split()
     board = ["qemu-system-arm", "-M", BOARDS[cpu], *quiet, *emulator]
     subprocess.run(board, cwd=folder, check=True, capture_output=True, timeout=600)
+    return (folder / "output").read_bytes()
+
+
+# -- other cores ----------------------------------------------------------------------------------
+
+_LINUX_START = """
+#include <stdio.h>
+int main(void);
+void start(void);
+long call(long number, long a, const void *b, long c);
+extern char thread[256], __bss_start[], __bss_end[];
+char thread[256];
+__asm__(".globl _start\\n_start:\\n.option push\\n.option norelax\\nla gp, __global_pointer$\\n"
+        ".option pop\\nla tp, thread\\ncall start\\n"
+        ".globl call\\ncall:\\nmv a7, a0\\nmv a0, a1\\nmv a1, a2\\nmv a2, a3\\necall\\nret\\n");
+static int put(char c, FILE *file)
+{
+    (void)file;
+    return (call(64, 1, &c, 1) == 1) ? (unsigned char)c : EOF;
+}
+static int get(FILE *file)
+{
+    unsigned char c;
+    (void)file;
+    return (call(63, 0, &c, 1) == 1) ? c : EOF;
+}
+static FILE in = FDEV_SETUP_STREAM(NULL, get, NULL, _FDEV_SETUP_READ);
+static FILE out = FDEV_SETUP_STREAM(put, NULL, NULL, _FDEV_SETUP_WRITE);
+FILE *const stdin = &in;
+FILE *const stdout = &out;
+void start(void)
+{
+    for (volatile char *to = __bss_start; to < __bss_end; to++) { *to = 0; }
+    call(93, main(), NULL, 0);
+    for (;;) { }
+}
+"""
+"""Runs the program's own `main` over picolibc, with Linux's calls, which qemu's user mode has."""
+_RV32 = {
+    "c-rv32imc": "rv32,a=false,f=false,d=false",
+    "c-rv32imafc": "rv32,d=false",
+}
+"""Target → qemu's core without the extensions that it lacks."""
+
+
+def run_on_core(
+    cpu: str,
+    sources: Sources,
+    folder: Path,
+    inputs: Sequence[Tensor],
+    *,
+    flags: Sequence[str] = (),
+    library: Sequence[str | Path] = (),
+    emulator: Sequence[str] = (),
+    cxx: bool = False,
+    fuel: list[int] | None = None,
+) -> bytes:
+    """What a program, built strictly for a core, writes for inputs as they lie in memory.
+
+    Args:
+        cpu: a key of `BOARDS`, or a target `c-rv32…` or `c-wasm…`.
+        sources: the program.
+        folder: where it is built.
+        inputs: of one call after the other.
+        flags: further flags of the compiler.
+        library: what is linked with it.
+        emulator: further flags of qemu.
+        cxx: whether it is built as C++, on a board.
+        fuel: gets the WebAssembly instructions that ran.
+    """
+    if cpu in BOARDS:
+        return run_on_files(
+            cpu, sources, folder, inputs, cxx=cxx, library=library, flags=flags, emulator=emulator
+        )
+    sources.save(folder)
+    given = b"".join(in_memory(x).numpy().tobytes() for x in inputs)
+    names = [name for name in sources.files if name.endswith(".c")]
+    machine = [*CORES[cpu].flags, "-O2", "-ffp-contract=off"]
+    strict = [*STRICT, *flags]
+
+    def run(*command: object) -> None:
+        told = list(map(str, command))
+        subprocess.run(told, cwd=folder, check=True, capture_output=True, text=True)
+
+    if "wasm" in cpu:
+        zig = [sys.executable, "-m", "ziglang", "cc"]
+        run(*zig, *machine, "-s", *strict, *names, *library, "-o", "program.wasm")
+        return _run_wasm(folder, given, fuel)
+    compiler = ["riscv64-unknown-elf-gcc", "--specs=picolibc.specs", *machine]
+    (folder / "start.c").write_text(_LINUX_START)
+    run(*compiler, "-c", "start.c", "-o", "start.o")
+    run(*compiler, *strict, "-nostartfiles", "start.o", *names, *library, "-lm", "-o", "program")
+    command = ["qemu-riscv32", "-cpu", _RV32[cpu], *emulator, folder / "program"]
+    return subprocess.run(command, input=given, capture_output=True, check=True).stdout
+
+
+def _run_wasm(folder: Path, given: bytes, fuel: list[int] | None) -> bytes:
+    wasmtime: Any = importlib.import_module("wasmtime")
+    (folder / "input").write_bytes(given)
+    config = wasmtime.Config()
+    config.consume_fuel = True
+    engine = wasmtime.Engine(config)
+    store, files, linker = wasmtime.Store(engine), wasmtime.WasiConfig(), wasmtime.Linker(engine)
+    files.stdin_file, files.stdout_file = str(folder / "input"), str(folder / "output")
+    store.set_fuel(1 << 60)
+    store.set_wasi(files)
+    linker.define_wasi()
+    module = wasmtime.Module.from_file(engine, str(folder / "program.wasm"))
+    try:
+        linker.instantiate(store, module).exports(store)["_start"](store)
+    except wasmtime.ExitTrap as end:
+        assert end.code == 0, f"the program returns {end.code}"
+    if fuel is not None:
+        fuel.append((1 << 60) - store.get_fuel())
     return (folder / "output").read_bytes()

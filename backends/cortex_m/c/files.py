@@ -1,16 +1,20 @@
-"""The files of a program in C: header, source, a `main` and CMake's, around the written calls."""
+"""The files of a program in C: header, source, a `main`, around the written calls."""
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from stepwell.backends.cortex_m.c.projects import PROJECTS, Port, Written
 from stepwell.backends.cortex_m.c.terms import constant
 from stepwell.backends.cortex_m.c.writer import C_TYPES, MethodWriter, Shared, Sources, sections
 from stepwell.backends.executorch.container import Planned, ScalarType, State, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.writing.builder import STATE
+from stepwell.dialects.cmsis.target import Core
 
 _PER_LINE = 16
 
@@ -27,21 +31,25 @@ class Files:
     shared: Shared
     methods: Sequence[MethodWriter]
 
-    def sources(self) -> Sources:
-        """Return the texts of the C project's files by name."""
+    def sources(self, project: str, core: Core | None) -> Sources:
+        """Return the texts of a project's files by name; `core` is that of the lowering."""
         name, library = self.shared.name, self.shared.library
         bodies = [self._function(writer) for writer in self.methods]
         flash = sum(self._size(index, kind) for index, kind in self.shared.constants)
-        files = {
-            f"{name}.h": self._header(flash),
-            f"{name}.c": self._source(bodies),
-            "main.c": self._main(),
-            "CMakeLists.txt": (_CMAKE + ("" if library is None else library.cmake)).format(
-                name=name
-            ),
-        }
+        written = Written(
+            name,
+            self._header(flash),
+            self._source(bodies),
+            self._main(),
+            {self._called(writer): self._ports(writer) for writer in self.methods},
+            self._state > 0,
+            core,
+            "" if library is None else library.cmake,
+        )
         calls = sum(len(writer.method.instructions) for writer in self.methods)
-        return Sources(files, flash + self._initial_bytes, self._arena, calls)
+        files = PROJECTS[project](written)
+        methods = {writer.method.name: writer.method for writer in self.methods}
+        return Sources(files, flash + self._initial_bytes, self._arena, calls, name, methods)
 
     # -- memory ----------------------------------------------------------------------------------
 
@@ -75,6 +83,14 @@ class Files:
     def _called(self, writer: MethodWriter) -> str:
         """Return the name of a method's function."""
         return f"{self.shared.name}_{'run' if len(self.methods) == 1 else writer.method.name}"
+
+    def _ports(self, writer: MethodWriter) -> tuple[list[Port], list[Port]]:
+        taken, given = writer.ports()
+        told = [
+            [(name, _kind(writer, index), writer.count(index)) for name, index in side]
+            for side in (taken, given)
+        ]
+        return told[0], told[1]
 
     def _port_prefix(self, writer: MethodWriter) -> str:
         own = "" if len(self.methods) == 1 else f"{writer.method.name.upper()}_"
@@ -166,6 +182,7 @@ class Files:
         functions = "\n\n".join(
             text.replace("{name}", name, 1) for text, name in shared.functions.items()
         )
+        kernels = without_unused(kernels, "\n".join([functions, *bodies]))
         constants = [
             _array(name, macros[1], bytes(shared.container.constants[index]), kind)
             for (index, kind), name in shared.constants.items()
@@ -231,6 +248,22 @@ class Files:
         )
 
 
+_INLINE = re.compile(
+    r"(?:^/\*(?:(?!\*/).)*\*/\n)?^static inline [^;{}]*?\b(\w+)\([^{}]*\)\n\{\n.*?^\}\n+",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def without_unused(kernels: str, callers: str) -> str:
+    """Return kernels without the inline functions that neither they nor `callers` call.
+
+    Clang warns of such functions in a source file; GCC does not.
+    """
+    called = Counter(re.findall(r"\w+", f"{kernels}\n{callers}"))
+    kept = _INLINE.sub(lambda m: m[0] if called[m[1]] > 1 else "", kernels)
+    return kept if kept == kernels else without_unused(kept, callers)
+
+
 def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
     """Return the lines of `main` that read or write an input or output, or exit on failure."""
     return [f"        if ({function}({port}, sizeof({port}), 1, {stream}) != 1) {{",
@@ -265,18 +298,3 @@ def _array(name: str, section: str, data: bytes, kind: ScalarType) -> str:
     rows = [", ".join(text[at : at + _PER_LINE]) for at in range(0, len(text), _PER_LINE)]
     joined = ",\n    ".join(rows)
     return f"static {section} const {c_kind} {name}[{len(values)}] = {{\n    {joined}\n}};"
-
-
-_CMAKE = """\
-# Host: cmake -B build && cmake --build build && build/{name} < input.bin > output.bin
-# Device: give CMake your board's toolchain file, and call the functions of {name}.h from your main.
-cmake_minimum_required(VERSION 3.16)
-project({name} C)
-set(CMAKE_C_STANDARD 99)
-add_library({name}_model STATIC {name}.c)
-target_compile_options({name}_model PRIVATE -Wall -Wextra -Wconversion -ffp-contract=off)
-target_include_directories({name}_model PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
-target_link_libraries({name}_model PUBLIC m)
-add_executable({name} main.c)
-target_link_libraries({name} PRIVATE {name}_model)
-"""

@@ -20,13 +20,14 @@ from stepwell.backends.cortex_m.c.calls_cmsis_nn import (
 )
 from stepwell.backends.cortex_m.c.control import write_method
 from stepwell.backends.cortex_m.c.files import Files
+from stepwell.backends.cortex_m.c.projects import CMAKE
 from stepwell.backends.cortex_m.c.writer import Handler, Library, MethodWriter, Shared, Sources
 from stepwell.backends.cortex_m.emit import TARGET_METHOD, emit
 from stepwell.backends.cortex_m.read import stated_target
 from stepwell.backends.executorch.container import Container, Method
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.cmsis.ops.base import to_attribute
-from stepwell.dialects.cmsis.target import Isa
+from stepwell.dialects.cmsis.target import Core, Isa
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 
@@ -41,6 +42,7 @@ def to_sources(
     name: str = "model",
     method: str | None = None,
     kernels: str = "portable",
+    project: str = CMAKE,
 ) -> Sources:
     """Return the C files of the methods: `<name>.h`, `<name>.c`, and a skeleton of a firmware.
 
@@ -50,6 +52,7 @@ def to_sources(
         method: the only method to emit; None: all. The function of a single method is
             `<name>_run`; several are `<name>_<method>`.
         kernels: a key of `KERNELS`.
+        project: a key of `PROJECTS`: the files around the program.
 
     Raises:
         StepwellError: the name is invalid, or the method or the kernels are unknown.
@@ -61,11 +64,13 @@ def to_sources(
         raise StepwellError(f"kernels {kernels!r} are unknown", help=f"known are {known}")
     target = stated_target(program)
     isa = Isa.SCALAR if target is None else target.isa
-    handlers = {
-        "portable": HANDLERS,
-        "cmsis-nn": CMSIS_NN_HANDLERS,
-        "mixed": mixed_handlers(isa),
-    }[kernels]
+    if kernels != "portable" and isa is Isa.PORTABLE:
+        fact = f"kernels {kernels!r} need memory that {target} does not plan"
+        raise StepwellError(fact, help="lower the program for a Cortex-M, or use 'portable'")
+    if kernels == "mixed":
+        handlers = mixed_handlers(isa)
+    else:
+        handlers = HANDLERS if kernels == "portable" else CMSIS_NN_HANDLERS
 
     def is_own(op: CmsisOp) -> bool:
         return kernels == "portable" or (kernels == "mixed" and has_own_kernel(op.OPERATOR, isa))
@@ -78,7 +83,8 @@ def to_sources(
         raise StepwellError(
             f"there is no method {method!r}", help="methods are " + ", ".join(program.methods)
         )
-    return write_files(container, methods, name, KERNELS[kernels], handlers)
+    core = None if target is None else target.core
+    return write_files(container, methods, name, KERNELS[kernels], handlers, project, core)
 
 
 def write_files(
@@ -87,6 +93,8 @@ def write_files(
     name: str,
     library: Library | None,
     handlers: Mapping[str, Handler],
+    project: str = CMAKE,
+    core: Core | None = None,
 ) -> Sources:
     """Return the C files of methods of a container.
 
@@ -105,7 +113,7 @@ def write_files(
             problems += error.problems
     if problems:
         raise UnsupportedError(problems)
-    return Files(shared, written).sources()
+    return Files(shared, written).sources(project, core)
 
 
 def _without_scratch(program: Program, is_own: Callable[[CmsisOp], bool]) -> Program:

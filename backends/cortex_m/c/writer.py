@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import torch
 
@@ -60,6 +62,28 @@ class Sources:
     """Bytes of RAM for activations."""
     calls: int
     """Kernel calls of one run."""
+    name: str = "model"
+    methods: Mapping[str, Method] = field(default_factory=dict[str, Method])
+
+    def text(self, suffix: str) -> str:
+        """Return the text of the program's file with a suffix, `.c` or `.h`, wherever it is."""
+        return next(text for path, text in self.files.items()
+                    if Path(path).name == self.name + suffix)  # fmt: skip
+
+    def function_of(self, method: str) -> str:
+        """Return the name of a method's function."""
+        return f"{self.name}_{'run' if len(self.methods) == 1 else method}"
+
+    def __len__(self) -> int:
+        return sum(map(len, self.files.values()))
+
+    def __bytes__(self) -> bytes:
+        """Return the folder as a zip archive."""
+        buffer = BytesIO()
+        with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
+            for name, text in self.files.items():
+                archive.writestr(ZipInfo(f"{self.name}/{name}"), text, ZIP_DEFLATED)
+        return buffer.getvalue()
 
     @validate_arguments
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -69,11 +93,11 @@ class Sources:
             StepwellError: the folder cannot be created or written.
         """
         place = as_path(folder)
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StepwellError(f"cannot create {place}: {error.strerror or error}") from None
         for name, text in self.files.items():
+            try:
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StepwellError(f"cannot create {place}: {error.strerror or error}") from None
             write_atomically(place / name, text.encode())
 
     def __str__(self) -> str:

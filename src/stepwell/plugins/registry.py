@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from stepwell.ir.compat.torch.torch_private import OpOverload
     from stepwell.targets.target import Target
 
-HOUSE = ("xnnpack-", "tosa-", "cortex-m", "ethos-u")
-"""The name prefixes of stepwell's own targets, in addition to `xnnpack`."""
+HOUSE = ("xnnpack-", "tosa-", "cortex-m", "c-", "ethos-u")
+"""The name prefixes of stepwell's own targets, in addition to `xnnpack` and `c`."""
 
 Quantizer = Callable[[Any, Sequence[Any]], Any]
 """(module, example inputs) → the quantized module."""
@@ -173,7 +173,7 @@ class Registry:
             raise StepwellError(
                 "a function that creates a target needs a name", help="pass name='…'"
             )
-        if spelled == "xnnpack" or spelled.startswith(HOUSE):
+        if spelled in ("xnnpack", "c") or spelled.startswith(HOUSE):
             raise StepwellError(
                 f"{spelled!r} is a target of stepwell's own", help="choose another name"
             )

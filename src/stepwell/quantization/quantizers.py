@@ -219,10 +219,11 @@ BY_TARGET = {
     "openvino": "int8-openvino",
     "xnnpack": "int8-xnnpack",
     "cortex-m": "int8-cortex-m",
+    "c-": "int8-cortex-m",
     "ethos-u": "int8-cortex-m",
     "tosa": "int8-tosa",
 }
-"""By the beginning of a target's name, the quantizer that `int8` means."""
+"""By the beginning of a target's name and a hyphen, the quantizer that `int8` means."""
 
 
 def quantizer_for(name: str, target: str) -> str:
@@ -231,7 +232,9 @@ def quantizer_for(name: str, target: str) -> str:
     Raises:
         StepwellError: no quantizer has this name.
     """
-    own = next((value for start, value in BY_TARGET.items() if target.startswith(start)), name)
+    own = next(
+        (value for start, value in BY_TARGET.items() if f"{target}-".startswith(start)), name
+    )
     chosen = own if name == "int8" else name
     find_quantizer(chosen)
     return chosen

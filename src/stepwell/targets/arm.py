@@ -1,4 +1,4 @@
-"""Arm's targets: Cortex-M, Ethos-U, TOSA and VGF. Imported when one of them is named."""
+"""Arm's targets (Cortex-M, Ethos-U, TOSA, VGF), and C for any core. Imported when one is named."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,8 @@ from xdsl.ir import Operation
 
 from stepwell.backends.cortex_m import emit as cortex_m
 from stepwell.backends.cortex_m.c.array import to_c_array
+from stepwell.backends.cortex_m.c.host import run_sources, session_of
+from stepwell.backends.cortex_m.c.projects import CMAKE, PROJECTS
 from stepwell.backends.cortex_m.c.standalone import to_sources
 from stepwell.backends.cortex_m.read import run_pte
 from stepwell.backends.ethos_u import emit as ethos_u
@@ -23,10 +25,10 @@ from stepwell.backends.tosa.vgf import run_vgf, to_vgf
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.cmsis.ops.places import is_view
-from stepwell.dialects.cmsis.target import CPUS
+from stepwell.dialects.cmsis.target import C_TARGETS, CPUS
 from stepwell.dialects.ethosu import BinaryOp, DelegateOp
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.diagnostics import NoEngine, Problem, describe_op, op_name
+from stepwell.ir.diagnostics import NoEngine, Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.options import PIPELINE, ByName, Option
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -54,7 +56,7 @@ VGF, VGF_TOSA = "vgf", "tosa-1.0+fp+int"
 OWN: dict[str, Pipeline] = {
     **{name: tosa_pipeline(name) for name in TOSA_NAMES},
     VGF: replace(tosa_pipeline(VGF_TOSA), name=VGF),
-    **{name: cortex_m_pipeline(name) for name in CPUS},
+    **{name: cortex_m_pipeline(name) for name in (*CPUS, *C_TARGETS)},
     **{name: ethosu_pipeline(name) for name in ACCELERATORS},
 }
 """The pipelines of targets that are listed by name."""
@@ -110,7 +112,15 @@ ASKED = Option(
     at=(PIPELINE,),
 )
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
-CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMIZE, ARENA)
+PROJECT = Option(
+    "project",
+    tuple(PROJECTS),
+    CMAKE,
+    "the files around C without a runtime, as a build system takes them",
+    at=("c", "sources"),
+)
+CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMIZE, ARENA, replace(PROJECT, at=("sources",)))
+C_OPTIONS = (IO, IO_LAYOUT, OPTIMIZE, ARENA, PROJECT)
 ETHOSU_OPTIONS = (CPU, IO, ASKED)
 BESIDE_CPU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD,)
@@ -169,11 +179,15 @@ def _is_aten_call(op: Operation) -> bool:
 
 @dataclass(frozen=True)
 class CortexMTarget(Target):
-    """The target of a Cortex-M CPU. `bias_form="both"` keeps a program correct on every core."""
+    """The target of a Cortex-M CPU, or of C for another core.
+
+    `bias_form="both"` keeps a program correct on every Cortex-M.
+    """
 
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
         """Return the CPU's pipeline with the requested bias form and boundary types."""
-        given = {o.name: options[o.name] for o in CORTEX_M_OPTIONS if o.name in options}
+        own = [o.name for o in self.own_options if PIPELINE in o.at]
+        given = {name: options[name] for name in own if name in options}
         return cortex_m_pipeline(self.name, **given)
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
@@ -196,6 +210,29 @@ def _cortex_m_target(name: str) -> Target:
         CORTEX_M_OPTIONS,
         stages=stage_tables.CMSIS,
         problems=cortex_m.emission_problems,
+    )
+
+
+def _c_problems(program: Program) -> Sequence[Problem]:
+    try:
+        to_sources(program)
+    except UnsupportedError as error:
+        return error.problems
+    return ()
+
+
+def _c_target(name: str) -> Target:
+    """Return the target of C for a core; a C compiler of this machine builds and runs it."""
+    return CortexMTarget(
+        name,
+        cortex_m_pipeline(name),
+        "c",
+        {"c": to_sources},
+        run_sources,
+        C_OPTIONS,
+        stages=stage_tables.CMSIS,
+        problems=_c_problems,
+        session=session_of,
     )
 
 
@@ -274,6 +311,8 @@ def find(name: str) -> Target | None:
         return _tosa_beside_cpu_target(name) if beside else _tosa_target(name)
     if name.startswith("cortex-m"):
         return _cortex_m_target(name)
+    if name in C_TARGETS:
+        return _c_target(name)
     if name == VGF:
         return VGF_TARGET
     return _ethosu_target(name) if name in ACCELERATORS else None

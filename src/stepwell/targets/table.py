@@ -21,14 +21,14 @@ __all__ = ["PIPELINES", "Target", "find_target", "known_targets"]
 
 _HOMES = {
     "xnnpack": "stepwell.targets.xnnpack",
-    **dict.fromkeys(("cortex-m", "ethos-u", "tosa-", "vgf"), "stepwell.targets.arm"),
+    **dict.fromkeys(("cortex-m", "c-", "ethos-u", "tosa-", "vgf"), "stepwell.targets.arm"),
 }
 """Name prefix → the module of these targets: `find(name)`, and `OWN`, the listed pipelines."""
 
 
 def _home(name: str) -> Any:
     """Import the module of a target; None if the name is not stepwell's own."""
-    found = (home for prefix, home in _HOMES.items() if name.startswith(prefix))
+    found = (home for prefix, home in _HOMES.items() if f"{name}-".startswith(prefix))
     return importlib.import_module(home) if (home := next(found, None)) else None
 
 

@@ -37,7 +37,7 @@ PipelineLike = Pipeline | str | PipelineChange
 """A pipeline, its name or its text, or a function that changes the target's own."""
 Emitter = Callable[..., Any]
 """Program and options → an artifact."""
-Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
+Runner = Callable[[Any, Sequence[Any], str], tuple[Any, ...]]
 Session = Callable[[str, Sequence[Any]], tuple[Any, ...]]
 """Calls of one loaded artifact, by method and inputs, which keep their state."""
 CoreRunner = Callable[[bytes, Sequence[Any], str, str], tuple[Any, ...]]
@@ -75,7 +75,7 @@ class Target:
     stage is the level that is emitted (`docs/levels.md`)."""
     problems: Callable[[Program], Sequence[Problem]] | None = None
     """Finds the problems that prevent the final program from being emitted or run."""
-    session: Callable[[bytes], Session] | None = None
+    session: Callable[[Any], Session] | None = None
     """Loads an artifact for successive calls, if its engine keeps state between them."""
 
     def emitter(self, kind: str) -> Emitter:
@@ -192,7 +192,7 @@ class Target:
         return packed_weights(program)
 
     def run(
-        self, artifact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
+        self, artifact: Any, inputs: Sequence[Any], method: str, cpu: str | None = None
     ) -> tuple[Any, ...]:
         """Run an artifact on this target's engine, or on an emulated core `cpu`.
 

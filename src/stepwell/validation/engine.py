@@ -46,7 +46,7 @@ def check_artifact(
 
 def compare_with_engine(
     target: Target,
-    artifact: bytes,
+    artifact: Any,
     program: Program,
     recordings: dict[str, list[Recording]],
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
@@ -79,7 +79,7 @@ def compare_with_engine(
 
 def _in_a_row(
     target: Target,
-    artifact: bytes,
+    artifact: Any,
     program: Program,
     recordings: dict[str, list[Recording]],
     found: Comparison,

@@ -100,7 +100,7 @@ def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack")
             "-t",
             "--target",
             default=default,
-            help="xnnpack (the default), cortex-m55, tosa-1.0+fp, a plug-in's, ..."
+            help="xnnpack (the default), cortex-m55, c-rv32imc, tosa-1.0+fp, a plug-in's, ..."
             if default
             else "lower it first; --html then shows every pass",
         ),

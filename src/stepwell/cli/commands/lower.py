@@ -66,7 +66,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
         else:
             fact = f"the lowering stops after {after!r} and writes IR, not an artifact"
             raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
-        print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+        if arguments.output.is_dir():
+            print(f"\n{arguments.output}/: {lowered.artifact}")
+        else:
+            print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
         if arguments.buckets and lowered.target.artifact == "pte":
             for name, planned in arenas_of(lowered.artifact).items():
                 print(f"{name}: {planned:,} bytes of activations")
@@ -96,7 +99,7 @@ def save(lowered: Lowered, output: Path, model: str = "") -> None:
     if output.suffix == ".bpte":
         write_atomically(output, lowered.to_bpte(_cases(lowered, model)))
         return
-    if output.suffix not in (".h", ".c"):
+    if output.suffix not in (".h", ".c") or lowered.target.artifact == "c":
         with stepping(f"writing {output}") as tell:
             lowered.save(output, progress=tell)
         return

@@ -153,7 +153,7 @@ class Playground:
             "refusals": [asdict(refusal) for refusal in lowered.report.refusals],
             "ops": [asdict(fate) for fate in fates(self.program, lowered)],
             "pictures": {name: [asdict(one) for one in made] for name, (_, made) in rules.items()},
-            "artifact": target.artifact,
+            "artifact": "c.zip" if target.artifact == "c" else target.artifact,
             "command": command(self.model, asked.target, asked.options, asked.edits),
             "seconds": time.perf_counter() - started,
         }
@@ -308,7 +308,7 @@ class Playground:
         if self._lowered is None or self._lowered[0] != asked:
             self.lower(given)
         assert self._lowered is not None
-        return self._lowered[1].artifact
+        return bytes(self._lowered[1].artifact)
 
     def warm(self) -> None:
         """Import modules, load kernels and start the solver's process before the first action."""
