@@ -182,7 +182,7 @@ class Lowered(Shown):
 
     @overload
     def to_c(
-        self, name: str = ..., *, header: bool = ..., runtime: Literal["executorch"] = ...
+        self, name: str = ..., *, header: bool = ..., runtime: Literal["executorch"]
     ) -> str: ...
 
     @overload

@@ -295,10 +295,23 @@ def run_on_core(
         zig = [sys.executable, "-m", "ziglang", "cc"]
         run(*zig, *machine, "-s", *strict, *names, *library, "-o", "program.wasm")
         return _run_wasm(folder, given, fuel)
+    places = "__flash=0x10000 __flash_size=16M __ram=0x2000000 __ram_size=16M".split()
+    memory = [f"-Wl,--defsym={place}" for place in places]
     compiler = ["riscv64-unknown-elf-gcc", "--specs=picolibc.specs", *machine]
     (folder / "start.c").write_text(_LINUX_START)
     run(*compiler, "-c", "start.c", "-o", "start.o")
-    run(*compiler, *strict, "-nostartfiles", "start.o", *names, *library, "-lm", "-o", "program")
+    run(
+        *compiler,
+        *strict,
+        "-nostartfiles",
+        *memory,
+        "start.o",
+        *names,
+        *library,
+        "-lm",
+        "-o",
+        "program",
+    )
     command = ["qemu-riscv32", "-cpu", _RV32[cpu], *emulator, folder / "program"]
     return subprocess.run(command, input=given, capture_output=True, check=True).stdout
 

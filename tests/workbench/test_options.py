@@ -13,7 +13,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import ByName, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
-from stepwell.targets.arm import CORTEX_M_OPTIONS, ETHOSU_OPTIONS, TOSA_OPTIONS
+from stepwell.targets.arm import C_OPTIONS, CORTEX_M_OPTIONS, ETHOSU_OPTIONS, TOSA_OPTIONS
 from stepwell.targets.table import PIPELINES, find_target
 from stepwell.targets.target import OPTIONS
 from stepwell.targets.xnnpack import XNNPACK_OPTIONS
@@ -197,6 +197,7 @@ def test_the_page_lists_every_option() -> None:
             ("all", OPTIONS),
             ("xnnpack", XNNPACK_OPTIONS),
             ("cortex-m*", CORTEX_M_OPTIONS),
+            ("c, c-*", C_OPTIONS),
             ("ethos-u*", ETHOSU_OPTIONS),
             ("tosa-*, vgf", TOSA_OPTIONS),
         )

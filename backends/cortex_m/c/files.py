@@ -259,7 +259,8 @@ def without_unused(kernels: str, callers: str) -> str:
 
     Clang warns of such functions in a source file; GCC does not.
     """
-    called = Counter(re.findall(r"\w+", f"{kernels}\n{callers}"))
+    code = re.sub(r"/\*.*?\*/", "", f"{kernels}\n{callers}", flags=re.DOTALL)
+    called = Counter(re.findall(r"\w+", code))
     kept = _INLINE.sub(lambda m: m[0] if called[m[1]] > 1 else "", kernels)
     return kept if kept == kernels else without_unused(kept, callers)
 

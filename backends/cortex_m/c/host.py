@@ -18,7 +18,7 @@ from stepwell.backends.cortex_m.c.writer import Sources
 from stepwell.backends.executorch.container import Method, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.ir.calls.calling import laid_out
-from stepwell.ir.diagnostics import NoEngine, StepwellError, first_line
+from stepwell.ir.diagnostics import NoEngine, StepwellError
 
 _FLAGS = "-std=c99 -O1 -ffp-contract=off -shared -fPIC".split()
 _REASONS = {1: "a pointer is NULL", 2: "a kernel refuses", 3: "an index is outside of its table"}
@@ -69,7 +69,8 @@ def _built(name: str, header: str, code: str) -> ctypes.CDLL:
         command = [compiler, *_FLAGS, f"{name}.c", "-o", "program.so", "-lm"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
-            raise StepwellError(f"{compiler} refuses the program: {first_line(done.stderr)}")
+            reason = done.stderr.partition("\n")[0]
+            raise StepwellError(f"{compiler} refuses the program: {reason}")
         return ctypes.CDLL(str(Path(folder) / "program.so"))
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from stepwell.dialects.cmsis.target import Core
 
 CMAKE = "cmake"
+_WASM_TARGET = "--target=wasm32-wasi"
 Port = tuple[str, str, int]
 """The name of an input or output, its C type and its number of elements."""
 
@@ -76,7 +77,8 @@ def _arduino(w: Written) -> dict[str, str]:
 
 def _wasm(w: Written) -> dict[str, str]:
     exports = [*w.functions, *([f"{w.name}_reset"] if w.has_state else ())]
-    flags = " ".join(flag for flag in (w.core.flags if w.core else ()) if flag.startswith("-m"))
+    stated = w.core.flags if w.core and _WASM_TARGET in w.core.flags else ()
+    flags = " ".join(flag for flag in stated if flag != _WASM_TARGET)
     ports = {
         function: [[[kind, count] for _, kind, count in side] for side in sides]
         for function, sides in w.functions.items()
@@ -108,7 +110,7 @@ PROJECTS: dict[str, Callable[[Written], dict[str, str]]] = {
 
 _CMAKE = """\
 # Host: cmake -B build && cmake --build build && build/{name} < input.bin > output.bin
-# Device: give CMake your board's toolchain file, and call the functions of {name}.h from your main.{note}
+# Device: give CMake your board's toolchain file, and call the functions of {name}.h in it.{note}
 cmake_minimum_required(VERSION 3.16)
 project({name} C)
 set(CMAKE_C_STANDARD 99)

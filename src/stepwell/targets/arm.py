@@ -117,7 +117,7 @@ PROJECT = Option(
     tuple(PROJECTS),
     CMAKE,
     "the files around C without a runtime, as a build system takes them",
-    at=("c", "sources"),
+    at=("c",),
 )
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMIZE, ARENA, replace(PROJECT, at=("sources",)))
 C_OPTIONS = (IO, IO_LAYOUT, OPTIMIZE, ARENA, PROJECT)
