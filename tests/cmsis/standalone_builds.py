@@ -262,7 +262,6 @@ def run_on_core(
     library: Sequence[str | Path] = (),
     emulator: Sequence[str] = (),
     cxx: bool = False,
-    fuel: list[int] | None = None,
 ) -> bytes:
     """What a program, built strictly for a core, writes for inputs as they lie in memory.
 
@@ -275,7 +274,6 @@ def run_on_core(
         library: what is linked with it.
         emulator: further flags of qemu.
         cxx: whether it is built as C++, on a board.
-        fuel: gets the WebAssembly instructions that ran.
     """
     if cpu in BOARDS:
         return run_on_files(
@@ -294,7 +292,7 @@ def run_on_core(
     if "wasm" in cpu:
         zig = [sys.executable, "-m", "ziglang", "cc"]
         run(*zig, *machine, "-s", *strict, *names, *library, "-o", "program.wasm")
-        return _run_wasm(folder, given, fuel)
+        return _run_wasm(folder, given)
     places = "__flash=0x10000 __flash_size=16M __ram=0x2000000 __ram_size=16M".split()
     memory = [f"-Wl,--defsym={place}" for place in places]
     compiler = ["riscv64-unknown-elf-gcc", "--specs=picolibc.specs", *machine]
@@ -316,15 +314,12 @@ def run_on_core(
     return subprocess.run(command, input=given, capture_output=True, check=True).stdout
 
 
-def _run_wasm(folder: Path, given: bytes, fuel: list[int] | None) -> bytes:
+def _run_wasm(folder: Path, given: bytes) -> bytes:
     wasmtime: Any = importlib.import_module("wasmtime")
     (folder / "input").write_bytes(given)
-    config = wasmtime.Config()
-    config.consume_fuel = True
-    engine = wasmtime.Engine(config)
+    engine = wasmtime.Engine()
     store, files, linker = wasmtime.Store(engine), wasmtime.WasiConfig(), wasmtime.Linker(engine)
     files.stdin_file, files.stdout_file = str(folder / "input"), str(folder / "output")
-    store.set_fuel(1 << 60)
     store.set_wasi(files)
     linker.define_wasi()
     module = wasmtime.Module.from_file(engine, str(folder / "program.wasm"))
@@ -332,6 +327,4 @@ def _run_wasm(folder: Path, given: bytes, fuel: list[int] | None) -> bytes:
         linker.instantiate(store, module).exports(store)["_start"](store)
     except wasmtime.ExitTrap as end:
         assert end.code == 0, f"the program returns {end.code}"
-    if fuel is not None:
-        fuel.append((1 << 60) - store.get_fuel())
     return (folder / "output").read_bytes()
