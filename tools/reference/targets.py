@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reference.text import first_paragraph, prose, table
 from stepwell.backends.ethos_u.vela import FAMILIES
-from stepwell.dialects.cmsis.target import CPUS, target
+from stepwell.dialects.cmsis.target import C_TARGETS, CORES, CPUS, target
 from stepwell.dialects.tosa import limits
 from stepwell.dialects.tosa.limits import EIGHT_K, NONE
 from stepwell.dialects.tosa.targets import parse_target
@@ -46,6 +46,20 @@ def pages() -> dict[str, str]:
                 "ExecuTorch's portable kernels; without a runtime, `to_c(runtime=None)`, nothing",
             ),
             ("more", "[Cortex-M](../cortex_m.md)"),
+        ),
+        _section("c", "C without a runtime for any core", "c, c-*"),
+        table(
+            ("name", "devices, for instance", "flags", "vectors"),
+            [
+                (f"`{name}`", CORES[name].devices, " ".join(CORES[name].flags), CORES[name].vectors)
+                for name in C_TARGETS
+            ],
+        ),
+        _limits(
+            ("operators", "those of cortex-m*, and loops for the others"),
+            ("sizes", "static; fix symbolic ones with `sizes=`"),
+            ("left over", "nothing: what has no form in C is an error that lists it"),
+            ("more", "[C](../c.md)"),
         ),
         _section("ethos-u55-128", "an Ethos-U with a Cortex-M, compiled by Vela", "ethos-u*"),
         table(
