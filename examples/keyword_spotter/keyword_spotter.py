@@ -91,9 +91,12 @@ class Front(nn.Module):
     A band is a window times a cosine and a sine at its center; centers are even on the mel scale.
     """
 
+    waves: Tensor
+
     def __init__(self) -> None:
         super().__init__()
-        mel = torch.linspace(*(2595 * math.log10(1 + f / 700) for f in (120, 3600)), BANDS)
+        low, high = (2595 * math.log10(1 + f / 700) for f in (120, 3600))
+        mel = torch.linspace(low, high, BANDS)
         turns = torch.outer(700 * (10 ** (mel / 2595) - 1), torch.arange(WINDOW) / RATE)
         waves = torch.cat([torch.cos(2 * math.pi * turns), torch.sin(2 * math.pi * turns)])
         self.register_buffer("waves", (waves * torch.hann_window(WINDOW)).unsqueeze(1))

@@ -108,7 +108,9 @@ class Lowered(Shown):
         artifact = self.target.artifact
         if artifact == "c":
             if place.suffix in FORMATS:
-                fact = f"the target {self.target.name} writes a folder of C, not a {place.suffix}"
+                fact = (
+                    f"the target {self.target.name} writes a folder of C, not a {place.suffix} file"
+                )
                 raise StepwellError(fact, help=f"name it {place.with_suffix('')}")
             self.artifact.save(place)
             return

@@ -152,7 +152,12 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
                 "runtime": "executorch",
                 "kernels": "portable",
                 "method": "forward",
+                "project": None,
             },
+        ),
+        "Lowered.to_c of c": (
+            stepwell.lower(program, "c").to_c,
+            {"name": "m", "method": "forward", "kernels": "portable", "project": "arduino"},
         ),
         "Lowered.to_etrecord": (lowered.to_etrecord, {"method": "forward"}),
         "Lowered.to_pte_and_ptds": (lowered.to_pte_and_ptds, {"files": {"w": "*weight*"}}),

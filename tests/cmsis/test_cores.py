@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.backends.cortex_m.c.files import without_unused
+from stepwell.cost_model.budgets import measure
 from stepwell.dialects.cmsis.target import C_TARGETS, CORES
 from stepwell.ir.diagnostics import NoEngine
 
@@ -110,7 +111,7 @@ def test_c_is_the_only_artifact_and_refusals_name_it(core: str, tmp_path: Path) 
     lowered = stepwell.lower(exported(lambda x: x * 1.5, torch.ones(3)), core)
     with pytest.raises(stepwell.StepwellError, match=r"no pte artifact(.|\n)*to_c\(\)"):
         lowered.to_pte()
-    with pytest.raises(stepwell.StepwellError, match=r"writes a folder of C, not a \.pte"):
+    with pytest.raises(stepwell.StepwellError, match=r"writes a folder of C, not a \.pte file"):
         lowered.save(tmp_path / "m.pte")
     with pytest.raises(stepwell.StepwellError, match="has no runtime"):
         lowered.to_c(runtime="executorch")
@@ -122,6 +123,8 @@ def test_c_is_the_only_artifact_and_refusals_name_it(core: str, tmp_path: Path) 
     ]  # fmt: skip
     flags = " ".join(CORES[core].flags)
     assert flags in lowered.artifact.files["CMakeLists.txt"]
+    page = (Path(__file__).parents[2] / "docs/c.md").read_text()
+    assert f"| `{core}` | {CORES[core].devices} | " in page and flags in page
 
 
 def test_no_core_but_a_cortex_m_plans_scratch(quantized: Any) -> None:
@@ -212,3 +215,11 @@ def test_the_sketch_of_an_arduino_library_builds(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     told = subprocess.run(["./run"], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert told.stdout.startswith("status 0")
+
+
+def test_the_budget_of_c_is_its_constants_and_its_arena() -> None:
+    lowered = lowered_ring("c")
+    sources = lowered.to_c()
+    found = measure(lowered)
+    assert (found.bytes, found.arena) == (sources.constants, sources.arena)
+    assert bytes(sources) == bytes(lowered.to_c()) and len(sources) > sources.constants

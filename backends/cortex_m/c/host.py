@@ -31,7 +31,7 @@ def session_of(sources: Sources) -> Callable[[str, Sequence[Any]], tuple[Any, ..
         NoEngine: this machine has no C compiler.
         StepwellError: the compiler refuses the program.
     """
-    library = _built.__wrapped__(sources.name, sources.text(".h"), sources.text(".c"))
+    library = _built.__wrapped__(sources.name, *_texts(sources))
 
     def call(method: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
         return _called(library, sources, method, inputs)
@@ -46,9 +46,10 @@ def run_sources(sources: Sources, inputs: Sequence[Any], method: str) -> tuple[A
         NoEngine: this machine has no C compiler.
         StepwellError: the compiler refuses the program, or the method is unknown or fails.
     """
-    library = _built(sources.name, sources.text(".h"), sources.text(".c"))
+    header, code = _texts(sources)
+    library = _built(sources.name, header, code)
     reset = f"{sources.name}_reset"
-    if f"void {reset}(" in sources.text(".h"):
+    if f"void {reset}(" in header:
         getattr(library, reset)()
     return _called(library, sources, method, inputs)
 
@@ -74,6 +75,12 @@ def _built(name: str, header: str, code: str) -> ctypes.CDLL:
         return ctypes.CDLL(str(Path(folder) / "program.so"))
 
 
+def _texts(sources: Sources) -> tuple[str, str]:
+    """Return the program's header and source, in whatever folder a project has them."""
+    by_name = {Path(path).name: text for path, text in sources.files.items()}
+    return by_name[f"{sources.name}.h"], by_name[f"{sources.name}.c"]
+
+
 def _tensors(method: Method, indices: Sequence[int]) -> list[TensorValue | None]:
     values = (method.values[index] for index in indices)
     return [value if isinstance(value, TensorValue) else None for value in values]
@@ -97,7 +104,8 @@ def _called(
                     dtype=torch_dtype(tensor.scalar_type))
         for tensor in results
     ]  # fmt: skip
-    function = getattr(library, sources.function_of(method))
+    alone = len(sources.methods) == 1
+    function = getattr(library, f"{sources.name}_{'run' if alone else method}")
     status = function(*(ctypes.c_void_p(value.data_ptr()) for value in (*copies, *made)))
     if status != 0:
         raise StepwellError(f"{method} returns {status}: {_REASONS.get(status, 'unknown')}")

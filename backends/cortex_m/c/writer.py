@@ -63,18 +63,12 @@ class Sources:
     calls: int
     """Kernel calls of one run."""
     name: str = "model"
+    """The name of the program's files, and the first part of its functions' names."""
     methods: Mapping[str, Method] = field(default_factory=dict[str, Method])
-
-    def text(self, suffix: str) -> str:
-        """Return the text of the program's file with a suffix, `.c` or `.h`, wherever it is."""
-        return next(text for path, text in self.files.items()
-                    if Path(path).name == self.name + suffix)  # fmt: skip
-
-    def function_of(self, method: str) -> str:
-        """Return the name of a method's function."""
-        return f"{self.name}_{'run' if len(self.methods) == 1 else method}"
+    """Its methods in the container, by name."""
 
     def __len__(self) -> int:
+        """Return the number of characters of all files."""
         return sum(map(len, self.files.values()))
 
     def __bytes__(self) -> bytes:

@@ -40,8 +40,8 @@ class Figures:
     Attributes:
         delegates: the number of delegates.
         outside: the number of ops that the runtime's own kernels run.
-        bytes: the size of the artifact in bytes.
-        arena: the bytes that a `.pte` plans for activations, for the method that needs most.
+        bytes: the size of the artifact in bytes; of C, that of its constants.
+        arena: the bytes that a `.pte` or C plans for activations, for the method that needs most.
         latency_ratio: the time of a call, divided by that of a program from ExecuTorch's own flow.
         packed: the bytes of weights that XNNPACK packs on loading, once for each node that reads
             one.
@@ -102,6 +102,8 @@ def measure(lowered: Lowered) -> Figures:
     data = lowered.artifact
     is_pte = lowered.target.artifact == "pte"
     figures = Figures(lowered.report.delegates, lowered.report.outside.total(), len(data))
+    if lowered.target.artifact == "c":
+        return replace(figures, bytes=data.constants, arena=data.arena)
     if not is_pte:
         return figures
     return replace(figures, arena=arena_of(data), packed=lowered.report.packed[0])
