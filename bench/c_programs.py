@@ -2,7 +2,7 @@
 
     python bench/c_programs.py [NET …] [--quantizers float ours stock] [--cpu cortex-m4 …] [--cxx]
     python bench/c_programs.py --boards --cpu cortex-m0plus cortex-m4 cortex-m7 cortex-m55
-    python bench/c_programs.py --boards --cpu c-rv32imc c-rv32imafc c-wasm32 c-wasm32-simd
+    python bench/c_programs.py --boards --cpu c-rv32imc c-rv32imafc c-rv32gcv c-wasm32 c-wasm32-simd
     python bench/c_programs.py … --state STATE     kept; then: --state STATE --table PAGE
 
 Each net is quantized by this project's quantizer, by ExecuTorch's, and not at all; its C is built
@@ -12,8 +12,9 @@ programs are compared with the interpreter, which is CMSIS-NN's arithmetic bit f
 integer is off if it differs, a float if it does by more than the bound (`_small_nets.BOUND`). Of
 quantized programs it says how many operators still compute with floats. With `--boards` the same
 `main` is built by the core's compiler (`arm-none-eabi-gcc`, `riscv64-unknown-elf-gcc`, zig for
-WebAssembly) and run by qemu or wasmtime; on a Cortex-M with `--cmsis-nn` over Arm's own kernels
-(`FOLDER/<cpu>/libcmsis-nn.a`, and its headers in `FOLDER/<cpu>/Include`), with `--mixed` over both.
+WebAssembly and for RISC-V with vectors) and run by qemu or wasmtime; on a Cortex-M with
+`--cmsis-nn` over Arm's own kernels (`FOLDER/<cpu>/libcmsis-nn.a`, and its headers in
+`FOLDER/<cpu>/Include`), with `--mixed` over both.
 """
 
 from __future__ import annotations

@@ -83,6 +83,13 @@ CORES: dict[str, Core] = {
     "c-rv32imafc": Core(
         _PLAIN, ("-march=rv32imafc", "-mabi=ilp32f"), True, devices="RISC-V: ESP32-P4, BL616, HPM"
     ),
+    "c-rv32gcv": Core(
+        _PLAIN,
+        ("-march=rv32gcv", "-mabi=ilp32d"),
+        True,
+        _BY_COMPILER,
+        "RISC-V with vectors, for Clang (GCC from 14)",
+    ),
     "c-xtensa": Core(_PLAIN, (), True, devices="Xtensa LX: ESP32, ESP32-S3"),
     "c-wasm32": Core(_PLAIN, ("--target=wasm32-wasi",), True, devices="WebAssembly"),
     "c-wasm32-simd": Core(

@@ -20,7 +20,7 @@ from stepwell.ir.diagnostics import NoEngine
 from . import standalone_builds as builds
 from .test_standalone import IMAGES, ROWS, channels_last
 
-CORE_NAMES = ("c-rv32imc", "c-rv32imafc", "c-wasm32", "c-wasm32-simd")
+CORE_NAMES = ("c-rv32imc", "c-rv32imafc", "c-rv32gcv", "c-wasm32", "c-wasm32-simd")
 NODE, CMAKE = shutil.which("node"), shutil.which("cmake")
 
 
@@ -48,7 +48,9 @@ def needs(core: str) -> None:
     """Skip a test where the core's compiler or emulator is not installed."""
     if "wasm" in core and not builds.HAS_WASM:
         pytest.skip("ziglang and wasmtime are not installed")
-    if "rv32" in core and not builds.HAS_RV32:
+    if core == "c-rv32gcv" and not builds.HAS_RVV:
+        pytest.skip("ziglang and qemu-user are not installed")
+    if "rv32im" in core and not builds.HAS_RV32:
         pytest.skip("gcc-riscv64-unknown-elf, picolibc and qemu-user are not installed")
 
 

@@ -35,7 +35,7 @@ TARGETS = (
     *"tosa-1.0+fp tosa-1.0+int tosa-1.1+fp tosa-1.1+int".split(),
     *"tosa-1.1+fp+mx_common+mx_fp8e4m3 tosa-1.1+fp+mxfp".split(),
     *(f"cortex-m{core}" for core in "0 0plus 3 4 7 23 33 35p 55 85".split()),
-    *"c c-rv32imc c-rv32imafc c-xtensa c-wasm32 c-wasm32-simd".split(),
+    *"c c-rv32imc c-rv32imafc c-rv32gcv c-xtensa c-wasm32 c-wasm32-simd".split(),
     *(f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)),
     *(f"ethos-u65-{macs}" for macs in (256, 512)),
     *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
