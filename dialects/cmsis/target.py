@@ -90,7 +90,7 @@ CORES: dict[str, Core] = {
         _BY_COMPILER,
         "RISC-V with vectors, for Clang (GCC from 14)",
     ),
-    "c-xtensa": Core(_PLAIN, (), True, devices="Xtensa LX: ESP32, ESP32-S3"),
+    "c-xtensa": Core(_PLAIN, (), devices="Xtensa LX: ESP8266, ESP32, ESP32-S3"),
     "c-wasm32": Core(_PLAIN, ("--target=wasm32-wasi",), True, devices="WebAssembly"),
     "c-wasm32-simd": Core(
         _PLAIN,

@@ -16,6 +16,7 @@ import base64
 import json
 import math
 import subprocess
+import sys
 import wave
 from pathlib import Path
 
@@ -182,7 +183,7 @@ def lowered(spotter: Spotter, samples: Tensor, target: str = "c-wasm32-simd") ->
 def write(found: stepwell.Lowered, labels: list[str], folder: Path) -> None:
     """Write the C and the loader, build the module, and write the page that holds both."""
     found.to_c("spotter", project="wasm").save(folder)
-    subprocess.run(["make"], cwd=folder, check=True)
+    subprocess.run(["make", f"CC={sys.executable} -m ziglang cc"], cwd=folder, check=True)
     module = base64.b64encode((folder / "spotter.wasm").read_bytes()).decode()
     parts = {
         "/* LOADER */": (folder / "spotter.mjs").read_text().replace("export ", ""),

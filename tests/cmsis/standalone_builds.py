@@ -25,6 +25,7 @@ SANITIZED = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all".spli
 HAS_GCC = shutil.which("gcc") is not None
 HAS_BOARDS = all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm")))
 HAS_RV32 = all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-riscv32")))
+HAS_XTENSA = all(map(shutil.which, ("xtensa-lx106-elf-gcc", "qemu-xtensa")))
 HAS_RVV = shutil.which("qemu-riscv32") and importlib.util.find_spec("ziglang")
 HAS_WASM = all(importlib.util.find_spec(name) for name in ("ziglang", "wasmtime"))
 
@@ -213,45 +214,23 @@ def run_on_files(
 
 # -- other cores ----------------------------------------------------------------------------------
 
-_LINUX_START = """
-#include <stdio.h>
-int main(void);
-void start(void);
-long call(long number, long a, const void *b, long c);
-extern char thread[256], __bss_start[], __bss_end[];
-char thread[256];
-__asm__(".globl _start\\n_start:\\n.option push\\n.option norelax\\nla gp, __global_pointer$\\n"
-        ".option pop\\nla tp, thread\\ncall start\\n"
-        ".globl call\\ncall:\\nmv a7, a0\\nmv a0, a1\\nmv a1, a2\\nmv a2, a3\\necall\\nret\\n");
-static int put(char c, FILE *file)
-{
-    (void)file;
-    return (call(64, 1, &c, 1) == 1) ? (unsigned char)c : EOF;
+_QEMU = {
+    "c-rv32imc": "qemu-riscv32 -cpu rv32,a=false,f=false,d=false".split(),
+    "c-rv32imafc": "qemu-riscv32 -cpu rv32,d=false".split(),
+    "c-rv32gcv": "qemu-riscv32 -cpu rv32,v=true,vlen=128,vext_spec=v1.0".split(),
+    "c-xtensa": "qemu-xtensa -cpu lx106".split(),
 }
-static int get(FILE *file)
-{
-    unsigned char c;
-    (void)file;
-    return (call(63, 0, &c, 1) == 1) ? c : EOF;
+"""Target → qemu with a core without the extensions that it lacks."""
+_PICOLIBC = {
+    "c-rv32imc": ["riscv64-unknown-elf-gcc", "--specs=picolibc.specs"],
+    "c-rv32imafc": ["riscv64-unknown-elf-gcc", "--specs=picolibc.specs"],
+    "c-xtensa": [
+        "xtensa-lx106-elf-gcc",
+        "--specs=/usr/lib/xtensa-lx106-elf/picolibc.specs",
+        "-mtext-section-literals",
+    ],
 }
-static FILE in = FDEV_SETUP_STREAM(NULL, get, NULL, _FDEV_SETUP_READ);
-static FILE out = FDEV_SETUP_STREAM(put, NULL, NULL, _FDEV_SETUP_WRITE);
-FILE *const stdin = &in;
-FILE *const stdout = &out;
-void start(void)
-{
-    for (volatile char *to = __bss_start; to < __bss_end; to++) { *to = 0; }
-    call(93, main(), NULL, 0);
-    for (;;) { }
-}
-"""
-"""Runs the program's own `main` over picolibc, with Linux's calls, which qemu's user mode has."""
-_RV32 = {
-    "c-rv32imc": "rv32,a=false,f=false,d=false",
-    "c-rv32imafc": "rv32,d=false",
-    "c-rv32gcv": "rv32,v=true,vlen=128,vext_spec=v1.0",
-}
-"""Target → qemu's core without the extensions that it lacks."""
+"""Target → the compiler with its C library. The Xtensa one has no functions of floats."""
 
 
 def run_on_core(
@@ -268,7 +247,7 @@ def run_on_core(
     """What a program, built strictly for a core, writes for inputs as they lie in memory.
 
     Args:
-        cpu: a key of `BOARDS`, or a target `c-rv32…` or `c-wasm…`.
+        cpu: a key of `BOARDS`, or a target `c-…`.
         sources: the program.
         folder: where it is built.
         inputs: of one call after the other.
@@ -292,31 +271,20 @@ def run_on_core(
         subprocess.run(told, cwd=folder, check=True, capture_output=True, text=True)
 
     zig = [sys.executable, "-m", "ziglang", "cc"]
-    command = ["qemu-riscv32", "-cpu", _RV32.get(cpu, ""), *emulator, folder / "program"]
-    if cpu == "c-rv32gcv":  # zig names a core otherwise than Clang.
-        named = ["-target", "riscv32-linux-musl", "-mcpu=generic_rv32+m+a+f+d+c+v", "-static"]
-        run(*zig, *named, *machine[2:], *strict, *names, *library, "-lm", "-o", "program")
-        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
     if "wasm" in cpu:
         run(*zig, *machine, "-s", *strict, *names, *library, "-o", "program.wasm")
         return _run_wasm(folder, given)
-    places = "__flash=0x10000 __flash_size=16M __ram=0x2000000 __ram_size=16M".split()
-    memory = [f"-Wl,--defsym={place}" for place in places]
-    compiler = ["riscv64-unknown-elf-gcc", "--specs=picolibc.specs", *machine]
-    (folder / "start.c").write_text(_LINUX_START)
-    run(*compiler, "-c", "start.c", "-o", "start.o")
-    run(
-        *compiler,
-        *strict,
-        "-nostartfiles",
-        *memory,
-        "start.o",
-        *names,
-        *library,
-        "-lm",
-        "-o",
-        "program",
-    )
+    if cpu == "c-rv32gcv":  # zig names a core otherwise than Clang.
+        named = ["-target", "riscv32-linux-musl", "-mcpu=generic_rv32+m+a+f+d+c+v", "-static"]
+        run(*zig, *named, *machine[2:], *strict, *names, *library, "-lm", "-o", "program")
+    else:
+        places = "__flash=0x10000 __flash_size=16M __ram=0x2000000 __ram_size=16M".split()
+        memory = [f"-Wl,--defsym={place}" for place in places]
+        compiler = [*_PICOLIBC[cpu], *machine]
+        run(*compiler, "-c", Path(__file__).with_name("linux_start.c"), "-o", "start.o")
+        objects = ["-nostartfiles", *memory, "start.o", *names, *library, "-lm"]
+        run(*compiler, *strict, *objects, "-o", "program")
+    command = [*_QEMU[cpu], *emulator, folder / "program"]
     return subprocess.run(command, input=given, capture_output=True, check=True).stdout
 
 

@@ -47,8 +47,8 @@ def example() -> Any:
 @pytest.fixture(scope="module")
 def spotter(example: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The folder that the example writes, its words, and the lowered program."""
-    if importlib.util.find_spec("ziglang") is None:
-        pytest.skip("ziglang is not installed")
+    if importlib.util.find_spec("ziglang") is None or shutil.which("make") is None:
+        pytest.skip("ziglang or make is not installed")
     folder = tmp_path_factory.mktemp("spotter")
     torch.manual_seed(0)
     labels, samples, classes = example.synthesized(120, 1)
