@@ -282,12 +282,13 @@ NEUTRAL = (PLAIN, TYPED, FOLDED, WIDE, EXPANDED, APART, SHARED, ALIVE)
 OF_TARGETS = {
     "xnnpack-published": (XNNPACK + PUBLISHED, (NODES, MET)),
     "xnnpack": (XNNPACK, (NODES, MET)),
-    "cortex": (CMSIS, (CMSIS_MET,)),
+    "c": (CMSIS, (CMSIS_MET,)),
     "ethos": (CMSIS, (CMSIS_MET,)),
     "tosa": (TOSA_STEPS, (OPERATORS, TOSA_MET)),
     "vgf": (TOSA_STEPS, (OPERATORS, TOSA_MET)),
 }
-"""The start of a target's name → the places of its passes, and its own forms."""
+"""The start of a target's name → the places of its passes, and its own forms; `c` begins those of
+Cortex-M and of C."""
 
 _PLACE = re.compile(
     r"^(?P<names>\S.*):(?P<needs>[^;>\n]*?)(?:->(?P<leaves>[^;\n]*))?(?:;? ends (?P<ends>.*))?\n"
