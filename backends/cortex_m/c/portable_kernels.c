@@ -1,7 +1,8 @@
 /* Kernels in plain C99, bit for bit what CMSIS-NN computes in its default build.
  *
  * Sections begin with a line `section NAME: what it needs`; a program gets those that it calls.
- * Nothing here allocates, recurses, or depends on how a compiler shifts or narrows a negative number.
+ * Nothing here allocates, recurses, or depends on how a compiler narrows a negative number. Shifts of
+ * negative numbers to the right keep the sign, as in C++20 and in every compiler of these cores.
  */
 
 /* section clamp: */
@@ -12,14 +13,13 @@ static inline int8_t sw_clamp8(int32_t value, int32_t low, int32_t high)
 }
 
 /* section fixed_point: clamp */
+#if (-1 >> 1) != -1
+#error "this compiler shifts negative numbers in its own way"
+#endif
+
 static inline int32_t sw_low32(uint32_t value)
 {
     return (value <= (uint32_t)INT32_MAX) ? (int32_t)value : (-(int32_t)(UINT32_MAX - value) - 1);
-}
-
-static inline int64_t sw_shift_right(int64_t value, int32_t bits)
-{
-    return (value < 0) ? ~(~value >> bits) : (value >> bits);
 }
 
 static inline int32_t sw_shift_left(int32_t value, int32_t bits)
@@ -30,24 +30,21 @@ static inline int32_t sw_shift_left(int32_t value, int32_t bits)
 /* (a * b + 2^30) >> 31 */
 static inline int32_t sw_high_mult(int32_t a, int32_t b)
 {
-    return (int32_t)sw_shift_right(((int64_t)a * b) + ((int64_t)1 << 30), 31);
+    return sw_low32((uint32_t)((((int64_t)a * b) + ((int64_t)1 << 30)) >> 31));
 }
 
-/* value / 2^bits, half away from zero */
+/* value / 2^bits, half away from zero, for a value above INT32_MIN */
 static inline int32_t sw_divide_pow2(int32_t value, int32_t bits)
 {
-    const int32_t mask = (int32_t)(((int64_t)1 << bits) - 1);
-    const int32_t quotient = (int32_t)sw_shift_right(value, bits);
-    const int32_t rest = (int32_t)((int64_t)value - ((int64_t)quotient * ((int64_t)1 << bits)));
-    const int32_t limit = (mask >> 1) + ((quotient < 0) ? 1 : 0);
-    return quotient + ((rest > limit) ? 1 : 0);
+    return (bits > 0) ? ((((value - ((value < 0) ? 1 : 0)) >> (bits - 1)) + 1) >> 1) : value;
 }
 
 static inline int32_t sw_requantize(int32_t value, int32_t multiplier, int32_t shift)
 {
-    const int32_t left = (shift > 0) ? shift : 0;
-    const int32_t right = (shift < 0) ? -shift : 0;
-    return sw_divide_pow2(sw_high_mult(sw_shift_left(value, left), multiplier), right);
+    if (shift < 0) {
+        return sw_divide_pow2(sw_high_mult(value, multiplier), -shift);
+    }
+    return sw_high_mult(sw_shift_left(value, shift), multiplier);
 }
 
 /* section conv_params: */
@@ -59,104 +56,369 @@ typedef struct {
     int32_t in_offset, out_offset, low, high;
 } sw_conv_params;
 
-/* section conv2d: fixed_point conv_params */
-static void sw_conv2d(const sw_conv_params *p, const int8_t *in, const int8_t *weight,
-                      const int32_t *bias, const int32_t *multiplier, const int32_t *shift, int8_t *out)
+/* section own_registers: */
+/* A loop that needs all registers of a core is a function of its own. */
+#if defined(__GNUC__)
+#define SW_OWN __attribute__((noinline, unused))
+#else
+#define SW_OWN
+#endif
+
+/* section put_channels: fixed_point conv_params own_registers */
+/* The bytes of some channels of a pixel. */
+SW_OWN static void sw_put_channels(const sw_conv_params *p, const int32_t *sum, int32_t count,
+                             const int32_t *multiplier, const int32_t *shift, int8_t *out)
 {
-    const int32_t per_group = p->out_c / (p->in_c / p->kernel_c);
-    for (int32_t n = 0; n < p->batch; n++) {
-        for (int32_t oy = 0; oy < p->out_h; oy++) {
-            for (int32_t ox = 0; ox < p->out_w; ox++) {
-                const int8_t *w = weight;
-                for (int32_t oc = 0; oc < p->out_c; oc++) {
-                    const int32_t first = (oc / per_group) * p->kernel_c;
-                    int32_t sum = (bias != NULL) ? bias[oc] : 0;
-                    for (int32_t ky = 0; ky < p->kernel_h; ky++) {
-                        const int32_t iy = (oy * p->stride_h) - p->pad_h + (ky * p->dilation_h);
-                        for (int32_t kx = 0; kx < p->kernel_w; kx++) {
-                            const int32_t ix = (ox * p->stride_w) - p->pad_w + (kx * p->dilation_w);
-                            if ((iy >= 0) && (iy < p->in_h) && (ix >= 0) && (ix < p->in_w)) {
-                                const int8_t *x =
-                                    &in[((((n * p->in_h) + iy) * p->in_w) + ix) * p->in_c + first];
-                                for (int32_t c = 0; c < p->kernel_c; c++) {
-                                    sum += ((int32_t)x[c] + p->in_offset) * (int32_t)w[c];
-                                }
-                            }
-                            w += p->kernel_c;
-                        }
-                    }
-                    sum = sw_requantize(sum, multiplier[oc], shift[oc]) + p->out_offset;
-                    *out = sw_clamp8(sum, p->low, p->high);
-                    out++;
-                }
+    const int32_t offset = p->out_offset;
+    const int32_t low = p->low;
+    const int32_t high = p->high;
+    for (int32_t k = 0; k < count; k++) {
+        out[k] = sw_clamp8(sw_requantize(sum[k], multiplier[k], shift[k]) + offset, low, high);
+    }
+}
+
+/* section biases: */
+static inline void sw_begin(const int32_t *bias, int32_t first, int32_t count, int32_t *sum)
+{
+    sum[0] = (bias != NULL) ? bias[first] : 0;
+    if (count == 4) {
+        sum[1] = (bias != NULL) ? bias[first + 1] : 0;
+        sum[2] = (bias != NULL) ? bias[first + 2] : 0;
+        sum[3] = (bias != NULL) ? bias[first + 3] : 0;
+    }
+}
+
+/* section pairs: */
+/* Pairs of bytes as pairs of 16 bits, where a core multiplies pairs (the DSP extension). */
+#if defined(__ARM_FEATURE_SIMD32) && defined(__GNUC__)
+#define SW_PAIRS 1
+#include <arm_acle.h>
+
+static inline int8x4_t sw_four(const int8_t *from)
+{
+    int8x4_t four;
+    memcpy(&four, from, sizeof(four));
+    return four;
+}
+
+static inline int16x2_t sw_twice(int32_t value)
+{
+    return (int16x2_t)(((uint32_t)value & 0xFFFFu) * 0x10001u);
+}
+
+/* Filters are loaded one after the other: a core has no registers for four of them. */
+static inline void sw_in_order(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
+static inline int16x2_t sw_odd(int8x4_t four)
+{
+    int16x2_t pair;
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(four));
+    return pair;
+}
+
+static inline int16x2_t sw_odd_plus(int16x2_t offset, int8x4_t four)
+{
+    int16x2_t pair;
+    __asm__("sxtab16 %0, %1, %2, ror #8" : "=r"(pair) : "r"(offset), "r"(four));
+    return pair;
+}
+#endif
+
+/* section filters: biases pairs own_registers */
+/* Add the products of a run of bytes with four filters that lie `apart` from each other. */
+SW_OWN static void sw_filters4(const int8_t *x, int32_t offset, const int8_t *w, int32_t apart,
+                           int32_t count, int32_t *sum)
+{
+    int32_t a = sum[0];
+    int32_t b = sum[1];
+    int32_t c = sum[2];
+    int32_t d = sum[3];
+    int32_t left = count;
+#ifdef SW_PAIRS
+    const int16x2_t offsets = sw_twice(offset);
+    for (; left >= 4; left -= 4) {
+        const int8_t *second = &w[apart];
+        const int8x4_t four = sw_four(x);
+        const int16x2_t even = __sxtab16(offsets, four);
+        const int16x2_t odd = sw_odd_plus(offsets, four);
+        const int8x4_t e = sw_four(w);
+        a = __smlad(odd, sw_odd(e), __smlad(even, __sxtb16(e), a));
+        sw_in_order();
+        const int8x4_t f = sw_four(second);
+        b = __smlad(odd, sw_odd(f), __smlad(even, __sxtb16(f), b));
+        sw_in_order();
+        const int8x4_t g = sw_four(&w[2 * apart]);
+        c = __smlad(odd, sw_odd(g), __smlad(even, __sxtb16(g), c));
+        sw_in_order();
+        const int8x4_t h = sw_four(&second[2 * apart]);
+        d = __smlad(odd, sw_odd(h), __smlad(even, __sxtb16(h), d));
+        x += 4;
+        w += 4;
+    }
+#endif
+    for (; left > 0; left--) {
+        const int8_t *second = &w[apart];
+        const int32_t value = (int32_t)*x + offset;
+        a += value * (int32_t)w[0];
+        b += value * (int32_t)second[0];
+        c += value * (int32_t)w[2 * apart];
+        d += value * (int32_t)second[2 * apart];
+        x++;
+        w++;
+    }
+    sum[0] = a;
+    sum[1] = b;
+    sum[2] = c;
+    sum[3] = d;
+}
+
+static inline int32_t sw_filter1(const int8_t *x, int32_t offset, const int8_t *w, int32_t count)
+{
+    int32_t sum = 0;
+    for (int32_t k = 0; k < count; k++) {
+        sum += ((int32_t)x[k] + offset) * (int32_t)w[k];
+    }
+    return sum;
+}
+
+/* section windows: conv_params */
+/* The first position of a window at `begin` that is inside, and how many are before the end. */
+static inline int32_t sw_first(int32_t begin, int32_t dilation)
+{
+    const int32_t outside = (begin < 0) ? -begin : 0;
+    return (dilation == 1) ? outside : ((outside + dilation - 1) / dilation);
+}
+
+static inline int32_t sw_end(int32_t begin, int32_t dilation, int32_t size, int32_t kernel)
+{
+    const int32_t left = (size > begin) ? (size - begin) : 0;
+    const int32_t count = (dilation == 1) ? left : ((left + dilation - 1) / dilation);
+    return (count < kernel) ? count : kernel;
+}
+
+/* The part inside the image of the window of output cell `at`: how many rows and cells, where it
+ * begins in the image and in the filter, and how far apart its cells and rows are.
+ */
+typedef struct {
+    int32_t rows, cells, from, cell, next, next_row;
+} sw_window;
+
+static inline sw_window sw_window_at(const sw_conv_params *p, int32_t at)
+{
+    const int32_t n = at / (p->out_h * p->out_w);
+    const int32_t y = (((at / p->out_w) % p->out_h) * p->stride_h) - p->pad_h;
+    const int32_t x = ((at % p->out_w) * p->stride_w) - p->pad_w;
+    const int32_t top = sw_first(y, p->dilation_h);
+    const int32_t left = sw_first(x, p->dilation_w);
+    const int32_t rows = sw_end(y, p->dilation_h, p->in_h, p->kernel_h) - top;
+    const int32_t cells = sw_end(x, p->dilation_w, p->in_w, p->kernel_w) - left;
+    const int32_t iy = (n * p->in_h) + y + (top * p->dilation_h);
+    sw_window v;
+    v.rows = (cells > 0) ? rows : 0;
+    v.cells = cells;
+    v.from = ((iy * p->in_w) + x + (left * p->dilation_w)) * p->in_c;
+    v.cell = (top * p->kernel_w) + left;
+    v.next = p->dilation_w * p->in_c;
+    v.next_row = p->dilation_h * p->in_w * p->in_c;
+    return v;
+}
+
+/* section conv2d: put_channels filters windows */
+#ifndef SW_GATHERED
+#define SW_GATHERED 256 /* bytes of the largest window that is gathered on the stack */
+#endif
+
+/* Gather a window of one group; what is outside the image is the input's zero point. */
+static void sw_gather(const sw_conv_params *p, const sw_window *v, const int8_t *in, int8_t *window)
+{
+    const int32_t row = p->kernel_w * p->kernel_c;
+    if ((v->rows * v->cells) < (p->kernel_h * p->kernel_w)) {
+        memset(window, -p->in_offset, (size_t)(p->kernel_h * row));
+    }
+    for (int32_t ky = 0; ky < v->rows; ky++) {
+        int8_t *to = &window[(v->cell * p->kernel_c) + (ky * row)];
+        const int8_t *from = &in[v->from + (ky * v->next_row)];
+        if (v->next == p->kernel_c) {
+            memcpy(to, from, (size_t)(v->cells * p->kernel_c));
+            continue;
+        }
+        for (int32_t kx = 0; kx < v->cells; kx++) {
+            memcpy(&to[kx * p->kernel_c], &from[kx * v->next], (size_t)p->kernel_c);
+        }
+    }
+}
+
+/* Add the products of a window where it lies, in runs: a row, or a cell if cells are apart. */
+static void sw_runs(const sw_conv_params *p, const sw_window *v, const int8_t *in, const int8_t *weight,
+                    int32_t count, int32_t *sum)
+{
+    const int32_t row = p->kernel_w * p->kernel_c;
+    const int is_joined = v->next == p->kernel_c;
+    const int32_t length = (is_joined ? v->cells : 1) * p->kernel_c;
+    for (int32_t ky = 0; ky < v->rows; ky++) {
+        for (int32_t run = 0; run < (is_joined ? 1 : v->cells); run++) {
+            const int8_t *x = &in[v->from + (ky * v->next_row) + (run * v->next)];
+            const int8_t *w = &weight[((v->cell + run) * p->kernel_c) + (ky * row)];
+            if (count == 4) {
+                sw_filters4(x, p->in_offset, w, p->kernel_h * row, length, sum);
+            } else {
+                sum[0] += sw_filter1(x, p->in_offset, w, length);
             }
         }
     }
 }
 
-/* section depthwise_conv2d: fixed_point conv_params */
+static void sw_conv2d(const sw_conv_params *p, const int8_t *in, const int8_t *weight,
+                      const int32_t *bias, const int32_t *multiplier, const int32_t *shift, int8_t *out)
+{
+    const int32_t groups = p->in_c / p->kernel_c;
+    const int32_t filter = p->kernel_h * p->kernel_w * p->kernel_c;
+    const int is_cell = (p->kernel_h * p->kernel_w) == 1;
+    int8_t window[SW_GATHERED];
+    for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
+        const sw_window v = sw_window_at(p, at);
+        int32_t oc = 0;
+        for (int32_t group = 0; group < groups; group++) {
+            const int8_t *image = &in[group * p->kernel_c];
+            const int8_t *x = window;
+            if (is_cell && (v.rows == 1)) {
+                x = &image[v.from];
+            } else if (filter <= SW_GATHERED) {
+                sw_gather(p, &v, image, window);
+            } else {
+                x = NULL;
+            }
+            const int32_t end = (group + 1) * (p->out_c / groups);
+            while (oc < end) {
+                const int32_t some = ((end - oc) >= 4) ? 4 : 1;
+                const int8_t *w = &weight[oc * filter];
+                int32_t sum[4];
+                sw_begin(bias, oc, some, sum);
+                if (x == NULL) {
+                    sw_runs(p, &v, image, w, some, sum);
+                } else if (some == 4) {
+                    sw_filters4(x, p->in_offset, w, filter, filter, sum);
+                } else {
+                    sum[0] += sw_filter1(x, p->in_offset, w, filter);
+                }
+                sw_put_channels(p, sum, some, &multiplier[oc], &shift[oc], out);
+                out += some;
+                oc += some;
+            }
+        }
+    }
+}
+
+/* section depthwise_conv2d: put_channels biases pairs windows */
+/* Add the products of the cells of a row with four channels. */
+static inline void sw_cells4(const int8_t *x, int32_t x_next, int32_t offset, const int8_t *w,
+                             int32_t w_next, int32_t count, int32_t *sum)
+{
+    int32_t a = sum[0];
+    int32_t b = sum[1];
+    int32_t c = sum[2];
+    int32_t d = sum[3];
+#ifdef SW_PAIRS
+    const int16x2_t offsets = sw_twice(offset);
+#endif
+    for (int32_t k = 0; k < count; k++) {
+#ifdef SW_PAIRS
+        const int8x4_t four = sw_four(x);
+        const int8x4_t filter = sw_four(w);
+        const int16x2_t even = __sxtab16(offsets, four);
+        const int16x2_t odd = sw_odd_plus(offsets, four);
+        const int16x2_t even_filter = __sxtb16(filter);
+        const int16x2_t odd_filter = sw_odd(filter);
+        a = __smlabb(even, even_filter, a);
+        b = __smlabb(odd, odd_filter, b);
+        c = __smlatt(even, even_filter, c);
+        d = __smlatt(odd, odd_filter, d);
+#else
+        a += ((int32_t)x[0] + offset) * (int32_t)w[0];
+        b += ((int32_t)x[1] + offset) * (int32_t)w[1];
+        c += ((int32_t)x[2] + offset) * (int32_t)w[2];
+        d += ((int32_t)x[3] + offset) * (int32_t)w[3];
+#endif
+        x += x_next;
+        w += w_next;
+    }
+    sum[0] = a;
+    sum[1] = b;
+    sum[2] = c;
+    sum[3] = d;
+}
+
 static void sw_depthwise_conv2d(const sw_conv_params *p, const int8_t *in, const int8_t *weight,
                                 const int32_t *bias, const int32_t *multiplier, const int32_t *shift,
                                 int8_t *out)
 {
     const int32_t copies = p->out_c / p->in_c;
-    for (int32_t n = 0; n < p->batch; n++) {
-        for (int32_t oy = 0; oy < p->out_h; oy++) {
-            for (int32_t ox = 0; ox < p->out_w; ox++) {
-                for (int32_t oc = 0; oc < p->out_c; oc++) {
-                    int32_t sum = (bias != NULL) ? bias[oc] : 0;
-                    for (int32_t ky = 0; ky < p->kernel_h; ky++) {
-                        const int32_t iy = (oy * p->stride_h) - p->pad_h + (ky * p->dilation_h);
-                        for (int32_t kx = 0; kx < p->kernel_w; kx++) {
-                            const int32_t ix = (ox * p->stride_w) - p->pad_w + (kx * p->dilation_w);
-                            if ((iy >= 0) && (iy < p->in_h) && (ix >= 0) && (ix < p->in_w)) {
-                                const int32_t at = ((((n * p->in_h) + iy) * p->in_w) + ix) * p->in_c;
-                                const int32_t x = (int32_t)in[at + (oc / copies)] + p->in_offset;
-                                sum += x * (int32_t)weight[(((ky * p->kernel_w) + kx) * p->out_c) + oc];
-                            }
-                        }
+    const int32_t row = p->kernel_w * p->out_c;
+    for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
+        const sw_window v = sw_window_at(p, at);
+        int32_t oc = 0;
+        while (oc < p->out_c) {
+            const int32_t some = ((copies == 1) && ((p->out_c - oc) >= 4)) ? 4 : 1;
+            int32_t from = v.from + (oc / copies);
+            int32_t to = (v.cell * p->out_c) + oc;
+            int32_t sum[4];
+            sw_begin(bias, oc, some, sum);
+            for (int32_t ky = 0; ky < v.rows; ky++) {
+                if (some == 4) {
+                    sw_cells4(&in[from], v.next, p->in_offset, &weight[to], p->out_c, v.cells, sum);
+                } else {
+                    for (int32_t kx = 0; kx < v.cells; kx++) {
+                        const int32_t x = (int32_t)in[from + (kx * v.next)] + p->in_offset;
+                        sum[0] += x * (int32_t)weight[to + (kx * p->out_c)];
                     }
-                    sum = sw_requantize(sum, multiplier[oc], shift[oc]) + p->out_offset;
-                    *out = sw_clamp8(sum, p->low, p->high);
-                    out++;
                 }
+                from += v.next_row;
+                to += row;
             }
+            sw_put_channels(p, sum, some, &multiplier[oc], &shift[oc], out);
+            out += some;
+            oc += some;
         }
     }
 }
 
-/* section transpose_conv2d: fixed_point conv_params */
+/* section transpose_conv2d: put_channels filters */
+/* Cell (ky, kx) of a filter meets the image where its distance is a multiple of the stride. */
 static void sw_transpose_conv2d(const sw_conv_params *p, const int8_t *in, const int8_t *weight,
                                 const int32_t *bias, const int32_t *multiplier, const int32_t *shift,
                                 int8_t *out)
 {
-    for (int32_t n = 0; n < p->batch; n++) {
-        for (int32_t oy = 0; oy < p->out_h; oy++) {
-            for (int32_t ox = 0; ox < p->out_w; ox++) {
-                const int8_t *w = weight;
-                for (int32_t oc = 0; oc < p->out_c; oc++) {
-                    int32_t sum = (bias != NULL) ? bias[oc] : 0;
-                    for (int32_t ky = 0; ky < p->kernel_h; ky++) {
-                        const int32_t dy = oy + p->pad_h - ky;
-                        for (int32_t kx = 0; kx < p->kernel_w; kx++) {
-                            const int32_t dx = ox + p->pad_w - kx;
-                            const int32_t iy = dy / p->stride_h;
-                            const int32_t ix = dx / p->stride_w;
-                            if ((dy >= 0) && (dx >= 0) && ((dy % p->stride_h) == 0) &&
-                                ((dx % p->stride_w) == 0) && (iy < p->in_h) && (ix < p->in_w)) {
-                                const int8_t *x = &in[((((n * p->in_h) + iy) * p->in_w) + ix) * p->in_c];
-                                for (int32_t c = 0; c < p->in_c; c++) {
-                                    sum += ((int32_t)x[c] + p->in_offset) * (int32_t)w[c];
-                                }
-                            }
-                            w += p->in_c;
+    const int32_t filter = p->kernel_h * p->kernel_w * p->in_c;
+    for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
+        const int32_t n = at / (p->out_h * p->out_w);
+        const int32_t y = ((at / p->out_w) % p->out_h) + p->pad_h;
+        const int32_t x = (at % p->out_w) + p->pad_w;
+        int32_t oc = 0;
+        while (oc < p->out_c) {
+            const int32_t some = ((p->out_c - oc) >= 4) ? 4 : 1;
+            int32_t sum[4];
+            sw_begin(bias, oc, some, sum);
+            for (int32_t ky = y % p->stride_h; (ky < p->kernel_h) && (ky <= y); ky += p->stride_h) {
+                const int32_t iy = (y - ky) / p->stride_h;
+                for (int32_t kx = x % p->stride_w; (kx < p->kernel_w) && (kx <= x); kx += p->stride_w) {
+                    const int32_t ix = (x - kx) / p->stride_w;
+                    if ((iy < p->in_h) && (ix < p->in_w)) {
+                        const int8_t *from = &in[((((n * p->in_h) + iy) * p->in_w) + ix) * p->in_c];
+                        const int8_t *w = &weight[(oc * filter) + (((ky * p->kernel_w) + kx) * p->in_c)];
+                        if (some == 4) {
+                            sw_filters4(from, p->in_offset, w, filter, p->in_c, sum);
+                        } else {
+                            sum[0] += sw_filter1(from, p->in_offset, w, p->in_c);
                         }
                     }
-                    sum = sw_requantize(sum, multiplier[oc], shift[oc]) + p->out_offset;
-                    *out = sw_clamp8(sum, p->low, p->high);
-                    out++;
                 }
             }
+            sw_put_channels(p, sum, some, &multiplier[oc], &shift[oc], out);
+            out += some;
+            oc += some;
         }
     }
 }
@@ -167,20 +429,38 @@ typedef struct {
     int32_t in_offset, filter_offset, out_offset, multiplier, shift, low, high;
 } sw_matmul_params;
 
-/* section linear: fixed_point matmul_params */
+/* section linear: fixed_point matmul_params filters */
+/* Filters with an offset: the offset times the sum of a row is added to each of its products. */
 static void sw_linear(const sw_matmul_params *p, const int8_t *in, const int8_t *weight,
                       const int32_t *bias, int8_t *out)
 {
     for (int32_t row = 0; row < p->rows; row++) {
         const int8_t *x = &in[row * p->inner];
-        for (int32_t column = 0; column < p->columns; column++) {
-            const int8_t *w = &weight[column * p->inner];
-            int32_t sum = (bias != NULL) ? bias[column] : 0;
+        uint32_t more = 0;
+        if (p->filter_offset != 0) {
             for (int32_t k = 0; k < p->inner; k++) {
-                sum += ((int32_t)x[k] + p->in_offset) * ((int32_t)w[k] + p->filter_offset);
+                more += (uint32_t)((int32_t)x[k] + p->in_offset);
             }
-            sum = sw_requantize(sum, p->multiplier, p->shift) + p->out_offset;
-            out[(row * p->columns) + column] = sw_clamp8(sum, p->low, p->high);
+            more *= (uint32_t)p->filter_offset;
+        }
+        int32_t column = 0;
+        while (column < p->columns) {
+            const int8_t *w = &weight[column * p->inner];
+            const int32_t some = ((p->columns - column) >= 4) ? 4 : 1;
+            int32_t sum[4];
+            sw_begin(bias, column, some, sum);
+            if (some == 4) {
+                sw_filters4(x, p->in_offset, w, p->inner, p->inner, sum);
+            } else {
+                sum[0] += sw_filter1(x, p->in_offset, w, p->inner);
+            }
+            for (int32_t k = 0; k < some; k++) {
+                const int32_t total = sw_low32((uint32_t)sum[k] + more);
+                const int32_t scaled = sw_requantize(total, p->multiplier, p->shift);
+                *out = sw_clamp8(scaled + p->out_offset, p->low, p->high);
+                out++;
+                column++;
+            }
         }
     }
 }
