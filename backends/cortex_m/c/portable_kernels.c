@@ -80,11 +80,15 @@ SW_OWN static void sw_put_channels(const sw_conv_params *p, const int32_t *sum, 
 /* section biases: */
 static inline void sw_begin(const int32_t *bias, int32_t first, int32_t count, int32_t *sum)
 {
-    sum[0] = (bias != NULL) ? bias[first] : 0;
+    if (bias == NULL) {
+        memset(sum, 0, 4 * sizeof(*sum));
+        return;
+    }
+    sum[0] = bias[first];
     if (count == 4) {
-        sum[1] = (bias != NULL) ? bias[first + 1] : 0;
-        sum[2] = (bias != NULL) ? bias[first + 2] : 0;
-        sum[3] = (bias != NULL) ? bias[first + 3] : 0;
+        sum[1] = bias[first + 1];
+        sum[2] = bias[first + 2];
+        sum[3] = bias[first + 3];
     }
 }
 
@@ -127,7 +131,24 @@ static inline int16x2_t sw_odd_plus(int16x2_t offset, int8x4_t four)
 }
 #endif
 
-/* section filters: biases pairs own_registers */
+/* section lanes: */
+#if defined(__wasm_simd128__)
+#define SW_LANES 1
+#include <wasm_simd128.h>
+
+static inline v128_t sw_dot_lanes(v128_t sum, v128_t x, const int8_t *w)
+{
+    return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(x, wasm_i16x8_load8x8(w)));
+}
+
+static inline int32_t sw_sum_lanes(v128_t sum)
+{
+    const v128_t pairs = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
+    return wasm_i32x4_extract_lane(pairs, 0) + wasm_i32x4_extract_lane(pairs, 1);
+}
+#endif
+
+/* section filters: biases pairs lanes own_registers */
 /* Add the products of a run of bytes with four filters that lie `apart` from each other. */
 SW_OWN static void sw_filters4(const int8_t *x, int32_t offset, const int8_t *w, int32_t apart,
                            int32_t count, int32_t *sum)
@@ -158,6 +179,36 @@ SW_OWN static void sw_filters4(const int8_t *x, int32_t offset, const int8_t *w,
         x += 4;
         w += 4;
     }
+#elif defined(SW_LANES)
+    const v128_t offsets = wasm_i16x8_splat((int16_t)offset);
+    v128_t lanes[4] = {wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0), wasm_i32x4_splat(0)};
+    for (; left >= 8; left -= 8) {
+        const v128_t eight = wasm_i16x8_add(wasm_i16x8_load8x8(x), offsets);
+        lanes[0] = sw_dot_lanes(lanes[0], eight, w);
+        lanes[1] = sw_dot_lanes(lanes[1], eight, &w[apart]);
+        lanes[2] = sw_dot_lanes(lanes[2], eight, &w[2 * apart]);
+        lanes[3] = sw_dot_lanes(lanes[3], eight, &w[3 * apart]);
+        x += 8;
+        w += 8;
+    }
+    a += sw_sum_lanes(lanes[0]);
+    b += sw_sum_lanes(lanes[1]);
+    c += sw_sum_lanes(lanes[2]);
+    d += sw_sum_lanes(lanes[3]);
+#else
+    for (; left >= 2; left -= 2) {
+        const int8_t *second = &w[apart];
+        const int8_t *third = &w[2 * apart];
+        const int8_t *fourth = &second[2 * apart];
+        const int32_t even = (int32_t)x[0] + offset;
+        const int32_t odd = (int32_t)x[1] + offset;
+        a += (even * (int32_t)w[0]) + (odd * (int32_t)w[1]);
+        b += (even * (int32_t)second[0]) + (odd * (int32_t)second[1]);
+        c += (even * (int32_t)third[0]) + (odd * (int32_t)third[1]);
+        d += (even * (int32_t)fourth[0]) + (odd * (int32_t)fourth[1]);
+        x += 2;
+        w += 2;
+    }
 #endif
     for (; left > 0; left--) {
         const int8_t *second = &w[apart];
@@ -184,7 +235,7 @@ static inline int32_t sw_filter1(const int8_t *x, int32_t offset, const int8_t *
     return sum;
 }
 
-/* section windows: conv_params */
+/* section bounds: */
 /* The first position of a window at `begin` that is inside, and how many are before the end. */
 static inline int32_t sw_first(int32_t begin, int32_t dilation)
 {
@@ -199,6 +250,7 @@ static inline int32_t sw_end(int32_t begin, int32_t dilation, int32_t size, int3
     return (count < kernel) ? count : kernel;
 }
 
+/* section windows: conv_params bounds */
 /* The part inside the image of the window of output cell `at`: how many rows and cells, where it
  * begins in the image and in the filter, and how far apart its cells and rows are.
  */
@@ -276,7 +328,7 @@ static void sw_conv2d(const sw_conv_params *p, const int8_t *in, const int8_t *w
 {
     const int32_t groups = p->in_c / p->kernel_c;
     const int32_t filter = p->kernel_h * p->kernel_w * p->kernel_c;
-    const int is_cell = (p->kernel_h * p->kernel_w) == 1;
+    const int is_row = (p->kernel_h == 1) && ((p->kernel_w == 1) || (p->dilation_w * groups == 1));
     int8_t window[SW_GATHERED];
     for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
         const sw_window v = sw_window_at(p, at);
@@ -284,7 +336,7 @@ static void sw_conv2d(const sw_conv_params *p, const int8_t *in, const int8_t *w
         for (int32_t group = 0; group < groups; group++) {
             const int8_t *image = &in[group * p->kernel_c];
             const int8_t *x = window;
-            if (is_cell && (v.rows == 1)) {
+            if (is_row && (v.rows == 1) && (v.cells == p->kernel_w)) {
                 x = &image[v.from];
             } else if (filter <= SW_GATHERED) {
                 sw_gather(p, &v, image, window);
@@ -483,14 +535,17 @@ typedef struct {
 
 static void sw_add(const sw_add_params *p, const int8_t *a, const int8_t *b, int8_t *out)
 {
-    for (int32_t i = 0; i < p->count; i++) {
-        const int32_t x = sw_shift_left((int32_t)a[i] + p->a_offset, 20);
-        const int32_t y = sw_shift_left((int32_t)b[i % p->period] + p->b_offset, 20);
-        const int32_t left = sw_requantize(x, p->a_multiplier, p->a_shift);
-        const int32_t right = sw_requantize(y, p->b_multiplier, p->b_shift);
-        const int32_t sum = sw_low32((uint32_t)left + (uint32_t)right);
-        const int32_t scaled = sw_requantize(sum, p->out_multiplier, p->out_shift);
-        out[i] = sw_clamp8(scaled + p->out_offset, p->low, p->high);
+    const sw_add_params q = *p;
+    for (int32_t first = 0; first < q.count; first += q.period) {
+        for (int32_t i = 0; i < q.period; i++) {
+            const int32_t x = sw_shift_left((int32_t)a[first + i] + q.a_offset, 20);
+            const int32_t y = sw_shift_left((int32_t)b[i] + q.b_offset, 20);
+            const int32_t left = sw_requantize(x, q.a_multiplier, q.a_shift);
+            const int32_t right = sw_requantize(y, q.b_multiplier, q.b_shift);
+            const int32_t sum = sw_low32((uint32_t)left + (uint32_t)right);
+            const int32_t scaled = sw_requantize(sum, q.out_multiplier, q.out_shift);
+            out[first + i] = sw_clamp8(scaled + q.out_offset, q.low, q.high);
+        }
     }
 }
 
@@ -501,11 +556,14 @@ typedef struct {
 
 static void sw_mul(const sw_mul_params *p, const int8_t *a, const int8_t *b, int8_t *out)
 {
-    for (int32_t i = 0; i < p->count; i++) {
-        const int32_t product =
-            ((int32_t)a[i] + p->a_offset) * ((int32_t)b[i % p->period] + p->b_offset);
-        const int32_t scaled = sw_requantize(product, p->out_multiplier, p->out_shift);
-        out[i] = sw_clamp8(scaled + p->out_offset, -128, 127);
+    const sw_mul_params q = *p;
+    for (int32_t first = 0; first < q.count; first += q.period) {
+        for (int32_t i = 0; i < q.period; i++) {
+            const int32_t y = (int32_t)b[i] + q.b_offset;
+            const int32_t product = ((int32_t)a[first + i] + q.a_offset) * y;
+            const int32_t scaled = sw_requantize(product, q.out_multiplier, q.out_shift);
+            out[first + i] = sw_clamp8(scaled + q.out_offset, -128, 127);
+        }
     }
 }
 
@@ -547,55 +605,66 @@ typedef struct {
     int32_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, low, high;
 } sw_pool_params;
 
-/* section avg_pool2d: clamp pool_params */
+/* section pool_windows: pool_params bounds */
+/* The part inside the image of the window of output cell `at`: its first byte, rows and cells. */
+typedef struct {
+    int32_t from, rows, cells;
+} sw_pool_window;
+
+static inline sw_pool_window sw_pool_window_at(const sw_pool_params *p, int32_t at)
+{
+    const int32_t n = at / (p->out_h * p->out_w);
+    const int32_t y = (((at / p->out_w) % p->out_h) * p->stride_h) - p->pad_h;
+    const int32_t x = ((at % p->out_w) * p->stride_w) - p->pad_w;
+    const int32_t top = sw_first(y, 1);
+    const int32_t left = sw_first(x, 1);
+    sw_pool_window v;
+    v.from = ((((n * p->in_h) + y + top) * p->in_w) + x + left) * p->channels;
+    v.rows = sw_end(y, 1, p->in_h, p->kernel_h) - top;
+    v.cells = sw_end(x, 1, p->in_w, p->kernel_w) - left;
+    return v;
+}
+
+/* section avg_pool2d: clamp pool_windows */
 static void sw_avg_pool2d(const sw_pool_params *p, const int8_t *in, int8_t *out)
 {
+    const int32_t channels = p->channels;
     for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
-        const int32_t n = at / (p->out_h * p->out_w);
-        const int32_t oy = (at / p->out_w) % p->out_h;
-        const int32_t ox = at % p->out_w;
-        for (int32_t c = 0; c < p->channels; c++) {
+        const sw_pool_window v = sw_pool_window_at(p, at);
+        const int32_t count = ((v.rows > 0) && (v.cells > 0)) ? (v.rows * v.cells) : 0;
+        for (int32_t c = 0; c < channels; c++) {
             int32_t sum = 0;
-            int32_t count = 0;
-            for (int32_t ky = 0; ky < p->kernel_h; ky++) {
-                const int32_t iy = (oy * p->stride_h) - p->pad_h + ky;
-                for (int32_t kx = 0; kx < p->kernel_w; kx++) {
-                    const int32_t ix = (ox * p->stride_w) - p->pad_w + kx;
-                    if ((iy >= 0) && (iy < p->in_h) && (ix >= 0) && (ix < p->in_w)) {
-                        sum += in[(((((n * p->in_h) + iy) * p->in_w) + ix) * p->channels) + c];
-                        count++;
-                    }
+            for (int32_t y = 0; y < v.rows; y++) {
+                int32_t from = v.from + (y * p->in_w * channels) + c;
+                for (int32_t x = 0; x < v.cells; x++) {
+                    sum += in[from];
+                    from += channels;
                 }
             }
             if (count > 0) {
                 sum = (sum > 0) ? ((sum + (count / 2)) / count) : ((sum - (count / 2)) / count);
             }
-            out[(at * p->channels) + c] = sw_clamp8(sum, p->low, p->high);
+            out[(at * channels) + c] = sw_clamp8(sum, p->low, p->high);
         }
     }
 }
 
-/* section max_pool2d: clamp pool_params */
+/* section max_pool2d: clamp pool_windows */
 static void sw_max_pool2d(const sw_pool_params *p, const int8_t *in, int8_t *out)
 {
+    const int32_t channels = p->channels;
     for (int32_t at = 0; at < (p->batch * p->out_h * p->out_w); at++) {
-        const int32_t n = at / (p->out_h * p->out_w);
-        const int32_t oy = (at / p->out_w) % p->out_h;
-        const int32_t ox = at % p->out_w;
-        for (int32_t c = 0; c < p->channels; c++) {
+        const sw_pool_window v = sw_pool_window_at(p, at);
+        for (int32_t c = 0; c < channels; c++) {
             int32_t most = -128;
-            for (int32_t ky = 0; ky < p->kernel_h; ky++) {
-                const int32_t iy = (oy * p->stride_h) - p->pad_h + ky;
-                for (int32_t kx = 0; kx < p->kernel_w; kx++) {
-                    const int32_t ix = (ox * p->stride_w) - p->pad_w + kx;
-                    if ((iy >= 0) && (iy < p->in_h) && (ix >= 0) && (ix < p->in_w)) {
-                        const int32_t x =
-                            in[(((((n * p->in_h) + iy) * p->in_w) + ix) * p->channels) + c];
-                        most = (x > most) ? x : most;
-                    }
+            for (int32_t y = 0; y < v.rows; y++) {
+                int32_t from = v.from + (y * p->in_w * channels) + c;
+                for (int32_t x = 0; x < v.cells; x++) {
+                    most = (in[from] > most) ? in[from] : most;
+                    from += channels;
                 }
             }
-            out[(at * p->channels) + c] = sw_clamp8(most, p->low, p->high);
+            out[(at * channels) + c] = sw_clamp8(most, p->low, p->high);
         }
     }
 }
