@@ -233,3 +233,59 @@ def test_the_budget_of_c_is_its_constants_and_its_arena() -> None:
     found = measure(lowered)
     assert (found.bytes, found.arena) == (sources.constants, sources.arena)
     assert bytes(sources) == bytes(lowered.to_c()) and len(sources) > sources.constants
+
+
+# -- what random programs found --------------------------------------------------------------------
+
+
+def chosen(x: Tensor) -> Tensor:
+    """Read a condition in a jump alone."""
+    return torch.cond((x > 0).any(), lambda p: p * 2, lambda p: p - 1, (x,))
+
+
+@pytest.mark.skipif(not builds.HAS_GCC, reason="gcc is not installed")
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (lambda x: nn.functional.pad(x, (1, 2), value=-2.5), torch.randn(2, 3)),
+        (lambda x: nn.functional.pad(x, (1, 2), value=1), torch.randn(2, 3)),
+        (lambda x: nn.functional.pad(x > 0, (1, 2), value=float("-inf")), torch.randn(2, 3)),
+        (lambda x: x.masked_fill(x < 1, 1.5), torch.arange(4)),
+        (lambda x: (x > 0).masked_fill(x > 0, float("-inf")), torch.randn(4)),
+        (chosen, torch.tensor([-1.0, 3.0])),
+        (chosen, torch.tensor([-1.0, -3.0])),
+    ],
+    ids="pad pad-by-int pad-of-truth fill-of-int fill-of-truth true false".split(),
+)
+def test_what_the_c_computes_is_what_pytorch_does(function: Any, x: Tensor) -> None:
+    lowered = stepwell.lower(exported(function, x), "c")
+    assert torch.equal(lowered.run(x)[0], function(x))
+
+
+def test_a_view_of_a_permuted_state_is_read_row_by_row() -> None:
+    class Rows(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.einsum("...c,c->...", x, x.reshape(-1, 6)[0])
+
+    x = torch.randn(6, 5, 6)
+    lowered = stepwell.lower(exported(Rows(), x), "c")
+    torch.testing.assert_close(lowered.run(x)[0], Rows()(x))
+
+
+@pytest.mark.parametrize(
+    ("program", "fact"),
+    [
+        (lambda: exported(lambda x: x + 1, torch.ones(3, dtype=torch.float16)), "half elements"),
+        (
+            lambda: exported(
+                lambda x: x + 1, torch.ones(4, 3), dynamic=({0: torch.export.Dim.AUTO},)
+            ),
+            "dynamic",
+        ),
+        (lambda: exported(lambda x: x.argmax(0), torch.ones(())), "rank 0"),
+    ],
+    ids=["half", "dynamic", "rank"],
+)
+def test_what_cannot_be_written_in_c_is_refused(program: Any, fact: str) -> None:
+    with pytest.raises(stepwell.UnsupportedError, match=fact):
+        stepwell.lower(program(), "c")

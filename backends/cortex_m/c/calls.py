@@ -239,12 +239,18 @@ def _only_int8(w: MethodWriter, index: int) -> None:
 
 def _copy(w: MethodWriter, a: dict[str, Any]) -> None:
     args = cast(KernelCall, a["call"]).args
-    value = w.tensor(args[0])
-    made = args[-1]
-    if value.dim_order == w.tensor(made).dim_order:
-        w.statements.append(f"memcpy({w.pointer(made)}, {w.pointer(args[0])}, {value.nbytes});")
+    value, made = w.tensor(args[0]), w.tensor(args[-1])
+    if value.scalar_type is not made.scalar_type:
+        raise UnsupportedError("the copy converts elements")
+    rows = tuple(range(len(value.sizes)))  # A view of other sizes has elements row by row.
+    is_view = value.sizes != made.sizes
+    if is_view and made.dim_order != tuple(range(len(made.sizes))):
+        raise UnsupportedError("a view whose elements do not lie row by row is not supported")
+    order = rows if is_view else made.dim_order
+    if value.dim_order == order:
+        w.statements.append(f"memcpy({w.pointer(args[-1])}, {w.pointer(args[0])}, {value.nbytes});")
     else:
-        _permuted(w, args[0], w.tensor(made).dim_order, made)
+        _permuted(w, args[0], order, args[-1])
 
 
 def by_kernel(handlers: Mapping[str, Handler]) -> dict[str, Handler]:

@@ -9,6 +9,7 @@ from stepwell.backends.cortex_m.c.movement import write_movement
 from stepwell.backends.cortex_m.c.operators import operator_of
 from stepwell.backends.cortex_m.c.writer import Handler, MethodWriter, Shared
 from stepwell.backends.executorch.container import (
+    Dynamism,
     Instruction,
     JumpFalse,
     KernelCall,
@@ -44,8 +45,13 @@ def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]
         handlers: the writer of each kernel's calls; other kernels are written by their operator.
 
     Raises:
-        UnsupportedError: names every call that has no form in C.
+        UnsupportedError: names every call that has no form in C, or what is of a dynamic size.
     """
+    tensors = [value for value in method.values if isinstance(value, TensorValue)]
+    if any(value.dynamism is not Dynamism.STATIC for value in tensors):
+        fact = "a size is dynamic, and C is written for static ones"
+        remedy = 'lower(…, sizes="max") or sizes=4 (--sizes) pins it'
+        raise UnsupportedError([Problem(fact, f"method {method.name}", remedy)])
     writer = MethodWriter(shared, method, variables=_variables(method.instructions))
     problems: list[Problem] = []
     targets = {step.target for step in method.instructions if isinstance(step, JumpFalse)}

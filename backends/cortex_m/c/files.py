@@ -10,7 +10,7 @@ import torch
 
 from stepwell.backends.cortex_m.c.projects import PROJECTS, Port, Written
 from stepwell.backends.cortex_m.c.terms import constant
-from stepwell.backends.cortex_m.c.writer import C_TYPES, MethodWriter, Shared, Sources, sections
+from stepwell.backends.cortex_m.c.writer import MethodWriter, Shared, Sources, c_type, sections
 from stepwell.backends.executorch.container import Planned, ScalarType, State, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.writing.builder import STATE
@@ -272,7 +272,7 @@ def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
 
 
 def _kind(writer: MethodWriter, index: int) -> str:
-    return C_TYPES[writer.tensor(index).scalar_type]
+    return c_type(writer.tensor(index).scalar_type)
 
 
 def _arena(writer: MethodWriter, memory: int) -> int:
@@ -289,7 +289,7 @@ def _memory(name: str, section: str, size: int) -> str:
 
 def _array(name: str, section: str, data: bytes, kind: ScalarType) -> str:
     values = torch.frombuffer(bytearray(data), dtype=torch_dtype(kind)).tolist()
-    c_kind = C_TYPES[kind]
+    c_kind = c_type(kind)
     if c_kind in ("float", "double"):
         text = [constant(value, "double" if c_kind == "double" else "float") for value in values]
     else:

@@ -20,7 +20,7 @@ from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.ir.calls.calling import laid_out
 from stepwell.ir.diagnostics import NoEngine, StepwellError
 
-_FLAGS = "-std=c99 -O1 -ffp-contract=off -shared -fPIC".split()
+_FLAGS = "-std=c99 -O1 -ffp-contract=off -Werror=implicit -shared -fPIC".split()
 _REASONS = {1: "a pointer is NULL", 2: "a kernel refuses", 3: "an index is outside of its table"}
 
 

@@ -313,7 +313,7 @@ def _extremum(w: MethodWriter, found: KernelOperator) -> None:
     """
     op, source, places = found.op, found.operands[0], found.results[-1]
     sizes, dim = w.tensor(source).sizes, op.arg("dim")
-    if not sizes and op.name.endswith(".dim"):
+    if not sizes and dim is not None:
         raise UnsupportedError("tensors of rank 0 are not supported")
     rank = len(sizes)
     axes = [f"i{a}" for a in range(rank)]

@@ -101,7 +101,8 @@ def _write_result(
         used.append((name, index))
         for box in _boxes(mine, whole - number * _APART):
             lines += _copied(w, name, box)
-    w.function(lines, used, [("y", result)], bits=True)
+    # A number is converted to the element's type; what is only copied, to any of its size.
+    w.function(lines, used, [("y", result)], bits=not is_fill.any())
 
 
 @dataclass(frozen=True)

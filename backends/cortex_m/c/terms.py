@@ -45,8 +45,16 @@ def kind_of(type_: Attribute) -> Kind:
 
 
 def constant(value: float, kind: Kind) -> str:
-    """Return the exact C literal of a number in a kind."""
-    if kind in ("truth", "whole"):
+    """Return the exact C literal of a number in a kind; a truth value is whether it is not 0.
+
+    Raises:
+        UnsupportedError: an integer is infinite or no number.
+    """
+    if kind == "truth":
+        return "1" if value != 0 else "0"
+    if kind == "whole":
+        if not math.isfinite(value):
+            raise UnsupportedError(f"the constant {value} is no integer")
         whole = int(value)
         return "INT64_MIN" if whole == -(1 << 63) else f"{whole}" + "LL" * (abs(whole) >> 31 > 0)
     value, suffix = float(value), "" if kind == "double" else "f"
@@ -161,7 +169,8 @@ class Body:
                 self.known[id(given)] = self._named(given)
             return self.known[id(given)]
         kind = like or self.result
-        if kind in ("truth", "whole") and float(given) != int(given):
+        is_whole = math.isfinite(given) and float(given) == int(given)
+        if kind in ("truth", "whole") and not is_whole:
             kind = "float"
         if kind == "truth" and given not in (0, 1):
             kind = "whole"

@@ -19,8 +19,10 @@ from stepwell.backends.executorch.container import (
     Constant,
     Container,
     IntList,
+    JumpFalse,
     KernelCall,
     Method,
+    Move,
     Planned,
     ScalarType,
     State,
@@ -49,6 +51,17 @@ _ELEMENTS = {
 }  # fmt: skip
 """C type → the type as which other memory may be accessed."""
 _BY_SIZE = {1: "uint8_t", 2: "sw_int16", 4: "sw_int32", 8: "sw_int64"}
+
+
+def c_type(kind: ScalarType) -> str:
+    """Return the C type of elements.
+
+    Raises:
+        UnsupportedError: C has no such type.
+    """
+    if kind not in C_TYPES:
+        raise UnsupportedError(f"{kind.name.lower()} elements have no type in C")
+    return C_TYPES[kind]
 
 
 @dataclass(frozen=True)
@@ -205,10 +218,8 @@ class MethodWriter:
         Raises:
             UnsupportedError: C has no such type.
         """
-        kind = self.tensor(index).scalar_type
-        if kind not in C_TYPES:
-            raise UnsupportedError(f"{kind.name.lower()} elements have no type in C")
-        return _ELEMENTS.get(C_TYPES[kind], C_TYPES[kind])
+        kind = c_type(self.tensor(index).scalar_type)
+        return _ELEMENTS.get(kind, kind)
 
     def pointer(self, index: int | None, kind: str = "int8_t") -> str:
         """Return the C expression of a tensor's address."""
@@ -219,7 +230,7 @@ class MethodWriter:
         if isinstance(storage, Constant):
             constants = self.shared.constants
             name = constants.setdefault((storage.index, value.scalar_type), f"c{len(constants)}")
-            return name if C_TYPES[value.scalar_type] == kind else f"(const {kind} *){name}"
+            return name if c_type(value.scalar_type) == kind else f"(const {kind} *){name}"
         if storage is None:
             return f"({kind} *){self.port(index)}"
         assert isinstance(storage, Planned | State)
@@ -242,8 +253,11 @@ class MethodWriter:
 
     @cached_property
     def _reads(self) -> frozenset[int]:
-        """Return the indices of values that some call reads, or that are outputs of the method."""
+        """Return the indices of values that a call, jump or move reads, or that are outputs."""
         read = set(self.method.outputs)
+        for step in self.method.instructions:
+            if isinstance(step, JumpFalse | Move):
+                read.add(step.condition if isinstance(step, JumpFalse) else step.source)
         calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
         for call in calls:
             for index in set(call.args[:-1]) - set(self.results(call)):
@@ -342,7 +356,8 @@ class MethodWriter:
             bits: whether the function only moves elements of the same number of bytes.
             checked: whether the function returns 0, or 3 if an index is out of bounds.
         """
-        for section in ("elements", *sorted(needs)):
+        converts = {"whole_numbers"} if any("sw_whole(" in line for line in lines) else set[str]()
+        for section in ("elements", *sorted({*needs} | converts)):
             self.shared.use(section)
 
         def kind(index: int) -> str:
