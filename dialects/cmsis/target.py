@@ -96,7 +96,7 @@ CORES: dict[str, Core] = {
         _PLAIN,
         ("--target=wasm32-wasi", "-msimd128"),
         True,
-        _BY_COMPILER,
+        "intrinsics of wasm_simd128.h for products, else the compiler's",
         "WebAssembly with 128-bit vectors: browsers since 2023",
     ),
 }

@@ -278,7 +278,7 @@ def test_a_view_of_a_permuted_state_is_read_row_by_row() -> None:
         (lambda: exported(lambda x: x + 1, torch.ones(3, dtype=torch.float16)), "half elements"),
         (
             lambda: exported(
-                lambda x: x + 1, torch.ones(4, 3), dynamic=({0: torch.export.Dim.AUTO},)
+                lambda x: x + 1, torch.ones(4, 3), dynamic=({0: torch.export.Dim("n", max=8)},)
             ),
             "dynamic",
         ),
@@ -287,5 +287,5 @@ def test_a_view_of_a_permuted_state_is_read_row_by_row() -> None:
     ids=["half", "dynamic", "rank"],
 )
 def test_what_cannot_be_written_in_c_is_refused(program: Any, fact: str) -> None:
-    with pytest.raises(stepwell.UnsupportedError, match=fact):
+    with pytest.raises(stepwell.StepwellError, match=fact):
         stepwell.lower(program(), "c")
