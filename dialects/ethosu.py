@@ -9,14 +9,18 @@
 A delegate contains TOSA operators on integers and their constants. Outside it are the ops of the
 level `cmsis`: the CPU's operators, and ops that stay in float. A delegate read from a `.pte` is an
 `ethosu.binary`, which contains Vela's commands but not the graph that they were compiled from.
+
+An attribute `vela` of either op states the board for which Vela compiles it: `VelaConfig`. Without
+it, the board is the one that ExecuTorch's flow assumes for the accelerator's family.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.ir import Dialect, Operation
 from xdsl.irdl import (
     IRDLOperation,
@@ -27,6 +31,7 @@ from xdsl.irdl import (
     var_result_def,
 )
 from xdsl.traits import HasParent, IsTerminator
+from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
 from stepwell.dialects.delegate import NamedDelegateOp
@@ -36,6 +41,50 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.levels import Level, register_level
 from stepwell.ir.types import WeightAttr
+
+VELA = "vela"
+"""The attribute of a delegate that states its `VelaConfig`."""
+_NAMED = {"system_config", "memory_mode"}
+
+
+@dataclass(frozen=True)
+class VelaConfig:
+    """The board that Vela compiles for: a system configuration and a memory mode.
+
+    Attributes:
+        system_config: the name of the clock, ports and memories, as in `[System_Config.NAME]`.
+        memory_mode: the name of the places of constants and activations (`[Memory_Mode.NAME]`).
+        config: the name of the file, without its folder; empty if unknown.
+        settings: the two sections as text, with inherited settings; empty for Vela's own file.
+    """
+
+    system_config: str
+    memory_mode: str
+    config: str = ""
+    settings: str = ""
+
+    def attach(self, op: Operation) -> None:
+        """State the configuration on a delegate."""
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        op.attributes[VELA] = DictionaryAttr({n: StringAttr(v) for n, v in held.items() if v})
+
+    @classmethod
+    def of(cls, op: Operation) -> Self | None:
+        """Return the configuration that a delegate states, or None.
+
+        Raises:
+            VerifyException: the attribute is not a dictionary of these names and strings.
+        """
+        held = op.attributes.get(VELA)
+        if held is None:
+            return None
+        names = {field.name for field in fields(cls)}
+        if not isinstance(held, DictionaryAttr) or not _NAMED <= {*held.data} <= names:
+            raise VerifyException(f"{VELA} must state a system_config and a memory_mode")
+        stated = {n: v.data for n, v in held.data.items() if isinstance(v, StringAttr)}
+        if len(stated) < len(held.data):
+            raise VerifyException(f"the values of {VELA} must be strings")
+        return cls(**stated)
 
 
 @irdl_op_definition
@@ -56,6 +105,10 @@ class DelegateOp(NamedDelegateOp):
     DEVICE: ClassVar[str] = "accelerator"
     END: ClassVar[type[Operation]] = YieldOp
     accelerator = prop_def(StringAttr)
+
+    def verify_(self) -> None:
+        super().verify_()
+        VelaConfig.of(self)
 
 
 @irdl_op_definition
@@ -78,6 +131,9 @@ class BinaryOp(IRDLOperation):
         "$accelerator $payload `commands` $command_bytes `weights` $weight_bytes `scratch` "
         "$scratch_bytes `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)"
     )
+
+    def verify_(self) -> None:
+        VelaConfig.of(self)
 
 
 @interprets(DelegateOp)

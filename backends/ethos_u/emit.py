@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, Region
 
 from stepwell.backends.cortex_m.emit import emit as emit_cortex_m
+from stepwell.backends.ethos_u.configuration import TOSA, compile_specs
 from stepwell.backends.ethos_u.vela import (
     ACCELERATORS,
     BACKEND,
@@ -21,7 +22,7 @@ from stepwell.backends.ethos_u.vela import (
 from stepwell.backends.executorch.writing.emit import DelegatePayload
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.tosa.emit import TARGET, to_tosa
-from stepwell.dialects.ethosu import BinaryOp, DelegateOp, YieldOp
+from stepwell.dialects.ethosu import BinaryOp, DelegateOp, VelaConfig, YieldOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.diagnostics import UnsupportedError, node_name
 from stepwell.ir.levels import set_level
@@ -29,8 +30,6 @@ from stepwell.ir.program import Program
 from stepwell.ir.weight_bytes import dense_bytes
 from stepwell.ir.weights import WeightStore
 
-TOSA = "tosa-1.0+int+int16"
-"""The TOSA target that Vela supports."""
 TOSA_BACKEND = "TOSABackend"
 
 
@@ -46,7 +45,7 @@ def to_pte(program: Program) -> bytes:
 def estimates(program: Program) -> list[Estimate]:
     """Return Vela's estimate of each delegate, in order."""
     return [
-        compile_tosa(tosa_of(op, program.weights), op.accelerator.data).estimate
+        compile_tosa(tosa_of(op, program.weights), op.accelerator.data, VelaConfig.of(op)).estimate
         for op in _delegate_ops(program)
     ]
 
@@ -91,7 +90,7 @@ def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, s
 def _refusal(op: DelegateOp, weights: WeightStore, first: int | None) -> str | None:
     """Return Vela's message about a delegate, or about its first operators; None if accepted."""
     try:
-        compile_tosa(tosa_of(op, weights, first), op.accelerator.data)
+        compile_tosa(tosa_of(op, weights, first), op.accelerator.data, VelaConfig.of(op))
     except UnsupportedError as error:
         return error.problems[0].fact
     return None
@@ -134,11 +133,11 @@ def _payload(op: DelegateOp, weights: WeightStore) -> DelegatePayload:
         stated = "+".join([f"TOSA-{head.removeprefix('tosa-')}", *map(str.upper, parts)])
         options = (("tosa_spec", stated.encode()), ("output_format", b"tosa"))
         return DelegatePayload(TOSA_BACKEND, tosa_of(op, weights), options=options)
-    compiled = compile_tosa(tosa_of(op, weights), accelerator)
-    options = (("target", accelerator.encode()),)
-    return DelegatePayload(BACKEND, compiled.payload, options=options)
+    config = VelaConfig.of(op)
+    compiled = compile_tosa(tosa_of(op, weights), accelerator, config)
+    return DelegatePayload(BACKEND, compiled.payload, options=compile_specs(accelerator, config))
 
 
 def _as_read(op: BinaryOp, weights: WeightStore) -> DelegatePayload:
-    options = (("target", op.accelerator.data.encode()),)
+    options = compile_specs(op.accelerator.data, VelaConfig.of(op))
     return DelegatePayload(BACKEND, dense_bytes(weights.get(op.payload.data)), options=options)

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.backends.ethos_u.configuration import stated_config
 from stepwell.backends.ethos_u.vela import read_stream
 from stepwell.backends.executorch.container import Delegate
 from stepwell.backends.executorch.reading.readers import ReadContext
@@ -52,9 +53,12 @@ class EthosuReader:
             "weight_bytes": to_attribute(len(stream.weights)),
             "scratch_bytes": to_attribute(stream.scratch),
         }
-        return BinaryOp.create(
+        op = BinaryOp.create(
             operands=list(inputs), result_types=list(results), properties=properties
         )
+        if (config := stated_config(dict(delegate.options))) is not None:
+            config.attach(op)
+        return op
 
 
 class TosaReader:

@@ -18,9 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.ethosu import VelaConfig
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 
 BACKEND = "EthosUBackend"
+OWN_FILE = "Arm/vela.ini"
+"""Vela's own file of configurations, by the name that Vela resolves."""
 FAMILIES: Mapping[str, tuple[str, str, tuple[int, ...]]] = {
     "ethos-u55": ("Ethos_U55_High_End_Embedded", "Shared_Sram", (32, 64, 128, 256)),
     "ethos-u65": ("Ethos_U65_High_End", "Dedicated_Sram_384KB", (256, 512)),
@@ -46,6 +49,18 @@ class Estimate:
     """Bytes of flash or DRAM off the chip."""
     macs: int
     """Multiplications and additions."""
+    on_chip: int = 0
+    """Bytes of memory for constants on the chip (`Sram_Only`)."""
+    clock: float = 0.0
+    """The clock of the cycles, in Hz."""
+    system_config: str = ""
+    memory_mode: str = ""
+
+    def __str__(self) -> str:
+        places = ("SRAM", self.sram), ("flash or DRAM", self.flash), ("on the chip", self.on_chip)
+        held = [f"{self.cycles} cycles at {self.clock / 1e6:g} MHz"]
+        held += [f"{name} {size} B" for name, size in places if size]
+        return f"{', '.join(held)} ({self.system_config}, {self.memory_mode})"
 
 
 @dataclass(frozen=True)
@@ -61,9 +76,26 @@ def is_installed() -> bool:
     return find_spec("ethosu") is not None
 
 
+def default_config(accelerator: str) -> VelaConfig:
+    """Return the board that ExecuTorch's flow assumes for an accelerator."""
+    system, memory, _ = FAMILIES[accelerator.rpartition("-")[0]]
+    return VelaConfig(system, memory)
+
+
+def compiler_flags(accelerator: str, config: VelaConfig, file: str) -> list[str]:
+    """Return Vela's flags, in the order of ExecuTorch's `EthosUCompileSpec`."""
+    return [
+        f"--accelerator-config={accelerator}",
+        f"--config={file}",
+        "--output-format=raw",
+        f"--system-config={config.system_config}",
+        f"--memory-mode={config.memory_mode}",
+    ]
+
+
 @lru_cache(maxsize=32)
-def compile_tosa(data: bytes, accelerator: str) -> Compiled:
-    """Compile a TOSA flatbuffer; recent results are cached.
+def compile_tosa(data: bytes, accelerator: str, config: VelaConfig | None = None) -> Compiled:
+    """Compile a TOSA flatbuffer for a board; recent results are cached.
 
     Raises:
         StepwellError: Vela is not installed, or the accelerator is unknown.
@@ -75,15 +107,16 @@ def compile_tosa(data: bytes, accelerator: str) -> Compiled:
         )
     if not is_installed():
         raise StepwellError("Vela is not installed", help="pip install 'stepwell[ethos-u]'")
-    system, memory, _ = FAMILIES[accelerator.rpartition("-")[0]]
+    config = config or default_config(accelerator)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "out.tosa"
         path.write_bytes(data)
-        command = [
-            sys.executable, "-m", "ethosu.vela", f"--accelerator-config={accelerator}",
-            "--config=Arm/vela.ini", "--output-format=raw", f"--system-config={system}",
-            f"--memory-mode={memory}", f"--output-dir={folder}/made", str(path),
-        ]  # fmt: skip
+        board = Path(folder) / "board.ini"
+        if config.settings:
+            board.write_text(config.settings)
+        flags = compiler_flags(accelerator, config, str(board) if config.settings else OWN_FILE)
+        command = [sys.executable, "-m", "ethosu.vela", *flags, f"--output-dir={folder}/made"]
+        command.append(str(path))
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         made = Path(folder) / "made"
         archive = made / "out_vela.npz"
@@ -153,6 +186,10 @@ def _estimate(folder: Path) -> Estimate:
             (number("off_chip_flash_memory_used") + number("dram_memory_used")) * kilobytes
         ),
         macs=round(number("nn_macs")),
+        on_chip=round(number("on_chip_flash_memory_used") * kilobytes),
+        clock=number("core_clock"),
+        system_config=row.get("system_config", ""),
+        memory_mode=row.get("memory_mode", ""),
     )
 
 

@@ -187,6 +187,7 @@ def lower_as_far(
         cuts=chosen_target.cuts(work),
         packed=chosen_target.packed_weights(work),
         hints=hints(work, refusals),
+        estimates=() if way.ends else chosen_target.estimates(work),
         statistics=work.context.statistics,
     )
     certificate = extension("certificate")(recorder, target) if recorder else None

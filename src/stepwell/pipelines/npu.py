@@ -8,7 +8,7 @@ from stepwell.backends.ethos_u.emit import estimates, refusals
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
-from stepwell.dialects.ethosu import ETHOSU_LEVEL
+from stepwell.dialects.ethosu import ETHOSU_LEVEL, VelaConfig
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.diagnostics import node_name
 from stepwell.ir.program import Program
@@ -64,7 +64,11 @@ OVER_INTEGERS = ("arrange", "lower")
 
 
 def ethosu_pipeline(
-    accelerator: str, cpu: Target | str = CPU, io: Io | None = None, optimize: str = "speed"
+    accelerator: str,
+    cpu: Target | str = CPU,
+    io: Io | None = None,
+    optimize: str = "speed",
+    vela: VelaConfig | None = None,
 ) -> Pipeline:
     """Return the pipeline for an NPU and its host CPU.
 
@@ -74,10 +78,11 @@ def ethosu_pipeline(
         io: the element type of float inputs and outputs, `int8` or `int16`, for all or by name.
         optimize: `cycles` lets Vela estimate the cycles of each form of linear layers, and uses the
             one with the fewest. By default, the rows of a linear layer are the columns of an image.
+        vela: the board that Vela compiles for; by default the one that ExecuTorch's flow assumes.
     """
     to_npu = steps_to_npu(accelerator, "width")
     fuse = (GreedyRewrites("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
-    behind = _on_cpu(accelerator, cpu, fuse)
+    behind = _on_cpu(accelerator, cpu, fuse, vela)
     lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, behind=behind, refused=_refused)
     if optimize == CYCLES:
         others = tuple((rows, steps_to_npu(accelerator, rows)) for rows in ("height", "batch"))
@@ -153,7 +158,12 @@ def _quantized(io: Io | None) -> tuple[Step, ...]:
     )
 
 
-def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+def _on_cpu(
+    accelerator: str,
+    cpu: Target | str,
+    fuse: tuple[Step, ...] = (),
+    vela: VelaConfig | None = None,
+) -> tuple[Step, ...]:
     """Return the partitioning: TOSA operators go into delegates, the others to the CPU."""
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     return (
@@ -168,7 +178,7 @@ def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) ->
         FoldKernelSum(BiasForm.of(target)),
         NamedPass("sweep", RemoveDeadCode()),
         *fuse,
-        PartitionEthosu(accelerator),
+        PartitionEthosu(accelerator, vela),
         StateTarget(target, ETHOSU_LEVEL.name),
         NamedPass("sweep-again", RemoveDeadCode()),
     )

@@ -64,6 +64,7 @@ class Report(Shown):
         work: the cost of the whole program, in the units of `left` (`costs.operations`); 0 if
             `left` is empty.
         hints: options that would make the program faster, by the cost model.
+        estimates: the estimate of each delegate by the NPU's compiler: cycles, memory, board.
         statistics: the statistics of passes, by name of the pass or rewrite and of the statistic.
     """
 
@@ -86,6 +87,7 @@ class Report(Shown):
     ranges: Mapping[str | int, tuple[float, float]] = field(
         default_factory=dict[str | int, tuple[float, float]]
     )
+    estimates: tuple[Any, ...] = ()
     statistics: Mapping[str, Mapping[str, int]] = field(
         default_factory=dict[str, Mapping[str, int]]
     )
@@ -115,6 +117,7 @@ class Report(Shown):
             "cuts": self.cuts,
             "packed": self.packed[0],
             "outside": dict(self.outside),
+            "estimates": self.estimates,
             "seconds": self.seconds,
             "numerics": self.numerics,
             "ranges": dict(self.ranges),
@@ -151,6 +154,7 @@ class Report(Shown):
             f"delegates  {self.delegates}" + (_CUT.format(self.cuts) if self.cuts else ""),
             f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
             *([_PACKED.format(*(size / 1e6 for size in self.packed))] * self._packs_copies),
+            *(f"estimate   {estimate}" for estimate in self.estimates),
             f"seconds    {self.seconds:.3f}",
             f"numerics   {self.numerics}",
             *(f"input      {name}: {low} to {high}" for name, (low, high) in self.ranges.items()),

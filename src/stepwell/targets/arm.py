@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from xdsl.ir import Operation
@@ -15,7 +16,8 @@ from stepwell.backends.cortex_m.c.projects import CMAKE, PROJECTS
 from stepwell.backends.cortex_m.c.standalone import to_sources
 from stepwell.backends.cortex_m.read import run_pte
 from stepwell.backends.ethos_u import emit as ethos_u
-from stepwell.backends.ethos_u.vela import ACCELERATORS
+from stepwell.backends.ethos_u.configuration import choose_config
+from stepwell.backends.ethos_u.vela import ACCELERATORS, is_installed
 from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
 from stepwell.backends.tosa import run_reference_model, to_tosa
 from stepwell.backends.tosa.emit import emission_problems as tosa_problems
@@ -111,6 +113,29 @@ ASKED = Option(
     "cycles: let Vela estimate the cycles of every form of linear layers, and use the best one",
     at=(PIPELINE,),
 )
+VELA_CONFIG = Option(
+    "vela_config",
+    Path,
+    None,
+    "a file of Vela's with the board's system configurations and memory modes; by default Vela's "
+    "own `Arm/vela.ini`",
+    at=(PIPELINE,),
+)
+SYSTEM_CONFIG = Option(
+    "system_config",
+    str,
+    None,
+    "the board's clock, ports and memories: a name of the file; by default as in ExecuTorch's flow",
+    at=(PIPELINE,),
+)
+MEMORY_MODE = Option(
+    "memory_mode",
+    str,
+    None,
+    "where constants and activations are: a name of the file (`Sram_Only`, `Shared_Sram`, …); by "
+    "default as in ExecuTorch's flow",
+    at=(PIPELINE,),
+)
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
 PROJECT = Option(
     "project",
@@ -121,7 +146,8 @@ PROJECT = Option(
 )
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMIZE, ARENA, replace(PROJECT, at=("sources",)))
 C_OPTIONS = (IO, IO_LAYOUT, OPTIMIZE, ARENA, PROJECT)
-ETHOSU_OPTIONS = (CPU, IO, ASKED)
+VELA_OPTIONS = (VELA_CONFIG, SYSTEM_CONFIG, MEMORY_MODE)
+ETHOSU_OPTIONS = (CPU, IO, ASKED, *VELA_OPTIONS)
 BESIDE_CPU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD,)
 TOSA_DIALECTS = ("tosa",)
@@ -243,8 +269,10 @@ class EthosuTarget(Target):
     def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
         """Return the pipeline with the requested CPU and boundary types."""
         given = {o.name: options[o.name] for o in self.own_options if o.name in options}
-        makes = tosa_beside_cpu_pipeline if self.name.endswith(BESIDE_CPU) else ethosu_pipeline
-        return makes(self.name, **given)
+        if self.name.endswith(BESIDE_CPU):
+            return tosa_beside_cpu_pipeline(self.name, **given)
+        board = [given.pop(option.name, None) for option in VELA_OPTIONS]
+        return ethosu_pipeline(self.name, **given, vela=choose_config(self.name, *board))
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """Return (number of delegates, op name → count of the ops outside them, on the CPU)."""
@@ -255,6 +283,11 @@ class EthosuTarget(Target):
             if _is_aten_call(op) or (isinstance(op, CmsisOp) and not is_view(op))
         )
         return sum(isinstance(op, DelegateOp) for op in ops), outside
+
+    def estimates(self, program: Program) -> tuple[Any, ...]:
+        """Return Vela's estimates, which name the board; none without Vela."""
+        known = self.name in ACCELERATORS and is_installed()
+        return tuple(ethos_u.estimates(program)) if known else ()
 
 
 def _ethosu_problems(program: Program) -> Sequence[Problem]:

@@ -179,6 +179,10 @@ class Target:
         own = tuple(f"{name}." for name in self.dialects)
         return delegates, {n: count for n, count in outside.items() if not n.startswith(own)}
 
+    def estimates(self, program: Program) -> tuple[Any, ...]:
+        """Return the estimates of delegates by the compiler of the target's device, if any."""
+        return ()
+
     def cuts(self, program: Program) -> int:
         """Return the number of delegates that were split off only to save memory on loading."""
         from stepwell.backends.inventory import cuts
