@@ -141,19 +141,21 @@ class Spatial(CmsisOp):
         """Return the number of windows along height and width, for the input's (h, w) and the
         kernel's.
 
-        The kernels use the stated height of the result and read cells after the last row as
-        padding, so that a range of rows of a larger result is one call (`stream-rows`). Therefore
-        any height is valid whose last window begins in the input.
+        The kernels use the stated size of the result and read cells after the image as padding,
+        so that a range of rows of a larger result is one call (`stream-rows`). Therefore any height
+        is valid whose last window begins in the input, and any width that `is_same_padding`.
         """
         stride, padding, dilation = (self.numbers(f) for f in ("stride", "padding", "dilation"))
         height, width = (
             spatial_size(size, cast(int, kernel), stride[axis], padding[axis], dilation[axis])
             for axis, (size, kernel) in enumerate(zip(sizes[:2], sizes[2:], strict=True))
         )
-        _, (_, stated, _, _) = self.nhwc()
+        _, (_, stated, across, _) = self.nhwc()
         if isinstance(stated, int) and isinstance(height, int) and isinstance(sizes[0], int):
             begins = (stated - 1) * stride[0] - padding[0]
             height = stated if stated > 0 and begins < sizes[0] else height
+        if isinstance(across, int) and isinstance(sizes[1], int):
+            width = across if is_same_padding(self, 1, sizes[1], padding[1]) else width
         return height, width
 
     @property
@@ -221,6 +223,26 @@ class Spatial(CmsisOp):
             if multiplier_problem is not None:
                 yield multiplier_problem
                 return
+
+
+def is_same_padding(op: Spatial, axis: int, size: int, before: int) -> bool:
+    """Whether the cells that a convolution's windows read after `size` cells are as many as before
+    them, or one more, and fewer than a window in sum: TensorFlow's `same`, which every kernel of
+    CMSIS-NN supports.
+
+    Args:
+        op: the convolution, whose result, weight, stride and dilation count.
+        axis: 0 for rows, 1 for columns.
+        size: the cells of the image along the axis.
+        before: the padding before them.
+    """
+    _, made = op.nhwc()
+    count, kernel = made[1 + axis], dims(op.weight.type)[1 + axis]
+    if not isinstance(count, int) or not isinstance(kernel, int):
+        return False
+    reach = (kernel - 1) * op.numbers("dilation")[axis] + 1
+    after = (count - 1) * op.numbers("stride")[axis] + reach - before - size
+    return before <= after <= before + 1 and before + after < reach
 
 
 class _Conv(Spatial):

@@ -41,6 +41,7 @@ from stepwell.translate.rewrites.cmsis import (
     NAME_PARTS,
     RELABEL_PORTS,
     AbsorbFlatten,
+    AbsorbPad,
     BiasForm,
     ChannelsLastPorts,
     ExplainFloats,
@@ -48,6 +49,7 @@ from stepwell.translate.rewrites.cmsis import (
     IntegerPorts,
     Io,
     OrderOperators,
+    PadAfterView,
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
@@ -200,7 +202,7 @@ MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, *RELABEL_PORTS, *MERGE_VIEWS)
 PLACE_LAYOUTS = (
     GreedyRewrites("lower-layouts", (*MEETING, LowerPermute())),
     CmsisLayouts(),
-    GreedyRewrites("merge-layouts", MEETING),
+    GreedyRewrites("merge-layouts", (*MEETING, PadAfterView(), AbsorbPad())),
     AbsorbFlatten(),
 )
 """Layout assignment: a minimum cut places the layout changes, which are then merged.

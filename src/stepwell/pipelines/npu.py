@@ -42,6 +42,7 @@ from stepwell.translate.rewrites.ethosu import (
     rescale_for_each_reader,
 )
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
+from stepwell.translate.rewrites.tosa.integers.absorb_pad import AbsorbPad, PadAfterReshape
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.layout.order import (
     FEWER_INTEGERS,
@@ -98,7 +99,7 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
         GreedyRewrites("lower-int8", (*integers_on_npu(rows), *CANCEL_CASTS)),
         GreedyRewrites("arrange", (*NOOPS, *SHAPES, *TOSA.phase("arrange"))),
         GreedyRewrites("lower", TO_TOSA),
-        *layouts(*LAYOUT, ComposeByteFunctions()),
+        *layouts(*LAYOUT, ComposeByteFunctions(), PadAfterReshape(), AbsorbPad()),
         GreedyRewrites(
             "operate-on-bytes",
             (

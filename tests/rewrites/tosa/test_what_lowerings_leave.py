@@ -182,9 +182,6 @@ lower-int8-pool: counted padding -> refused: count_include_pad is set
     %xr = quant.dcast(%x: i8<0.5>[1, 2, 4, 4])
     %z = aten.avg_pool2d.default(%xr, [2, 2], [2, 2], [1, 1])
     %y = quant.qcast(%z) -> i8<1.0>[1, 2, 3, 3]
-lower-int8-pool: rows no window reads -> refused: belong to no window
-    %xr = quant.dcast(%x: i8<0.5>[1, 2, 8, 8]); %z = aten.max_pool2d.default(%xr, [3, 3], [2, 2])
-    %y = quant.qcast(%z) -> i8<1.0>[1, 2, 3, 3]
 lower-int8-clamp: a bound known only at run time -> refused: a bound is computed at run time
     %xr = quant.dcast(%x: i8<0.5>[4]); %n = sym.constant 2.000000e+00 : f64 : !stepwell.float<"2.0">
     %z = aten.clamp.default(%xr, %n); %y = quant.qcast(%z) -> i8<1.0>[4]

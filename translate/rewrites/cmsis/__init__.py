@@ -2,6 +2,7 @@
 
 from stepwell.translate.rewrites.cmsis.layout import merge_movement, relabel_ports, slice_as_part
 from stepwell.translate.rewrites.cmsis.layout.absorb_flatten import AbsorbFlatten
+from stepwell.translate.rewrites.cmsis.layout.absorb_pad import AbsorbPad, PadAfterView
 from stepwell.translate.rewrites.cmsis.layout.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import ChannelsLastPorts
 from stepwell.translate.rewrites.cmsis.layout.integer_ports import IntegerPorts, Io
@@ -30,6 +31,7 @@ __all__ = [
     "NAME_PARTS",
     "RELABEL_PORTS",
     "AbsorbFlatten",
+    "AbsorbPad",
     "AssignLayouts",
     "BiasForm",
     "ChannelsLastPorts",
@@ -39,5 +41,6 @@ __all__ = [
     "IntegerPorts",
     "Io",
     "OrderOperators",
+    "PadAfterView",
     "StateTarget",
 ]

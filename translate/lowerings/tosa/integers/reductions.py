@@ -43,7 +43,7 @@ from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, is_rescal
 from stepwell.translate.rewrites.tosa.operators.building import Builder, i64s
 from stepwell.translate.rewrites.tosa.operators.lowering import reduced_axes
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
-from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean, pool_window
+from stepwell.translate.rewrites.tosa.operators.windows import Window, is_image_mean, pool_window
 
 MATRIX = """
     %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
@@ -81,6 +81,8 @@ def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
     if window is None and not is_image_mean(op, level_of(b.rw.program.context.target)):
         refuse("the mean is not over the height and width of images within TOSA's pool size")
     image = x.stored().permute(TO_NHWC)
+    if window is not None and min(window[2]) < 0:
+        image, window = _without_unread(image, window)
     n, height, width, channels = image.shape
     kernel, stride, pad = window or ((height, width), (1, 1), (0, 0, 0, 0))
     size: Sequence[int] = (1, 1) if window is None else out.shape[2:]
@@ -107,6 +109,14 @@ def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
     if not same:
         y = delivered(y, factor, use, zero)
     return y.permute(TO_NCHW).reshape(*out.shape)
+
+
+def _without_unread(image: Value, window: Window) -> tuple[Value, Window]:
+    """Remove the rows and columns at the end of an NHWC image that belong to no window."""
+    kernel, stride, (top, bottom, left, right) = window
+    for axis, width in ((1, bottom), (2, right)):
+        image = image.narrow(axis, 0, image.shape[axis] + min(width, 0))
+    return image, (kernel, stride, (top, max(bottom, 0), left, max(right, 0)))
 
 
 def _parts(

@@ -31,6 +31,7 @@ from stepwell.translate.lowerings.tosa.integers import functions as int_function
 from stepwell.translate.lowerings.tosa.integers import layers as int_layers
 from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
+from stepwell.translate.rewrites.tosa.integers.absorb_pad import AbsorbPad, PadAfterReshape
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.integers.fold_quantized_constant import FoldQuantizedConstant
@@ -126,5 +127,10 @@ def integers_on_npu(rows: int_layers.Rows) -> tuple[Rewrite[Any], ...]:
     return (*npu, *(step(linear, rows=rows) if is_step(r, linear) else r for r in INTEGERS))
 
 
-FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())
+FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (
+    ComposeByteFunctions(),
+    HoistRescaleOverMaximum(),
+    PadAfterReshape(),
+    AbsorbPad(),
+)
 """Compute the same integers with fewer operators."""

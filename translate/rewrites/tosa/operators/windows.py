@@ -92,7 +92,10 @@ def not_pooled(op: SchemaOp) -> Refusal | None:
 
 
 def pool_window(op: SchemaOp) -> Window | Refusal:
-    """Return the window of a pool that a TOSA pool can express directly, or why none can."""
+    """Return the window of a pool that a TOSA pool can express, or why none can.
+
+    A negative width at the bottom or right counts the rows or columns that no window reads.
+    """
     refusal = not_pooled(op)
     if refusal is not None:
         return refusal
@@ -103,6 +106,4 @@ def pool_window(op: SchemaOp) -> Window | Refusal:
     kernel, pad = pair(op.arg("kernel_size")), padding(op)
     if not is_known(pad):
         return Refusal("the end padding depends on a symbolic size")
-    if min(pad) < 0:
-        return Refusal("rows or columns at the end belong to no window")
     return kernel, pair(op.arg("stride") or op.arg("kernel_size")), pad
