@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -125,7 +126,7 @@ def anomaly_detection() -> nn.Module:
     widths = (640, 128, 128, 128, 128, 8, 128, 128, 128, 128)
     layers = [
         layer
-        for inputs, outputs in zip(widths, widths[1:], strict=False)
+        for inputs, outputs in pairwise(widths)
         for layer in (nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs, EPSILON), nn.ReLU())
     ]
     return nn.Sequential(*layers, nn.Linear(128, 640))
