@@ -238,8 +238,17 @@ def _convolution(op: Any, reals: list[Any]) -> torch.Tensor:
         )
     else:
         groups = x.shape[1] // weight.shape[1]
-        fields = (op.numbers(name) for name in ("stride", "padding", "dilation"))
-        out = F.conv2d(x, weight, None, *fields, groups=groups)
+        stride, first, dilation = (op.numbers(name) for name in ("stride", "padding", "dilation"))
+        # The result's size states the padding at the end of each axis.
+        last = [
+            (made - 1) * step + (kernel - 1) * by + 1 - size - before
+            for made, step, kernel, by, size, before in zip(
+                [int(n) for n in op.out.type.get_shape()[1:3]], stride, weight.shape[2:], dilation,
+                x.shape[2:], first, strict=True,
+            )
+        ]  # fmt: skip
+        x = F.pad(x, (first[1], last[1], first[0], last[0]))
+        out = F.conv2d(x, weight, None, stride, 0, dilation, groups)
     bias = _bias(op, reals)
     return out.permute(NCHW_TO_NHWC) + bias
 

@@ -245,6 +245,40 @@ def is_same_padding(op: Spatial, axis: int, size: int, before: int) -> bool:
     return before <= after <= before + 1 and before + after < reach
 
 
+def is_misread_row(op: Spatial) -> bool:
+    """Whether CMSIS-NN computes a convolution of images of height 1 wrongly, or fails.
+
+    MVE builds run `arm_convolve_1_x_n_s8` for it. It fails unless the padding at the end is that at
+    the begin, or a cell more or less. Its windows at the end are a copy of the row's last cells and
+    of padding, which is right only if the first of these windows reads one cell of padding.
+    """
+    (_, height, size, channels), (_, _, count, _) = op.nhwc()
+    _, tall, kernel, inputs = dims(op.weight.type)
+    stride, before = op.numbers("stride")[1], op.numbers("padding")[1]
+    numbers = (size, channels, count, kernel, inputs)
+    if (height, tall, op.numbers("dilation")[1]) != (1, 1, 1):
+        return False
+    if not all(isinstance(number, int) for number in numbers):
+        return False
+    size, channels, count, kernel, inputs = cast("tuple[int, ...]", numbers)
+    if (
+        stride * channels % 4
+        or inputs != channels
+        or (kernel == 1 and not any(op.numbers("padding")))
+    ):
+        return False  # Another kernel runs.
+    total = (count - 1) * stride + kernel - size
+    odd = (total % 2) * (1 if total > 0 else -1)  # As C's remainder.
+    after = before + odd
+    if before + after != total:
+        return True
+    first, last = (0 if side == 0 else max(1, -(-side // stride)) for side in (before, after))
+    if first + last > count:
+        return False  # It falls back to the kernel for images.
+    fits = (last - 1) * stride == after - 1 and (odd == 0 or stride == 1 or last == 1)
+    return last > 0 and not fits
+
+
 class _Conv(Spatial):
     """Convolution by the kernel `arm_convolve_wrapper_s8`; groups follow from the shapes."""
 

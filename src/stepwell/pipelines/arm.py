@@ -51,6 +51,7 @@ from stepwell.translate.rewrites.cmsis import (
     OrderOperators,
     PadAfterView,
     StateTarget,
+    TurnRow,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
 from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
@@ -203,6 +204,7 @@ PLACE_LAYOUTS = (
     GreedyRewrites("lower-layouts", (*MEETING, LowerPermute())),
     CmsisLayouts(),
     GreedyRewrites("merge-layouts", (*MEETING, PadAfterView(), AbsorbPad())),
+    GreedyRewrites("turn-rows", (TurnRow(), *MERGE_VIEWS)),
     AbsorbFlatten(),
 )
 """Layout assignment: a minimum cut places the layout changes, which are then merged.

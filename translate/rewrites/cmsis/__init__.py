@@ -8,6 +8,7 @@ from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import Channel
 from stepwell.translate.rewrites.cmsis.layout.integer_ports import IntegerPorts, Io
 from stepwell.translate.rewrites.cmsis.layout.order_operators import OrderOperators
 from stepwell.translate.rewrites.cmsis.layout.state_target import StateTarget
+from stepwell.translate.rewrites.cmsis.layout.turn_row import TurnRow
 from stepwell.translate.rewrites.cmsis.operators.explain_floats import ExplainFloats
 from stepwell.translate.rewrites.cmsis.operators.fold_hard_sigmoid import FoldHardSigmoid
 from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import BiasForm, FoldKernelSum
@@ -43,4 +44,5 @@ __all__ = [
     "OrderOperators",
     "PadAfterView",
     "StateTarget",
+    "TurnRow",
 ]

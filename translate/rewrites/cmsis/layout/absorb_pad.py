@@ -30,7 +30,7 @@ not for $before = [0, 1, 1, 0], $after = [0, 0, 0, 0]
 rule pad-after-view
     An image of one channel is padded where its convolution reads it.
 Before:
-    %p = cmsis.pad(%x, pre_pad=$before, post_pad=$after, pad_value=$cell) : (tensor<$*X x $Q>) -> …
+    %p = cmsis.pad(%x, pre_pad=$before, post_pad=$after, pad_value=$cell) : (tensor<$*X x $Q>) -> tensor<$*P x $Q>
     %r = quant.scast(%p) : (…) -> tensor<$*P x $I>
     %v = aten.view.default(%r, …) : (…) -> tensor<$*S x $I>
     %y = quant.scast(%v) : (…) -> tensor<$*S x $Q>
