@@ -39,6 +39,7 @@ from stepwell.translate.rewrites.ethosu import (
     TransposedByPhases,
     WithoutUnits,
     hoist_reshape_over_rescale,
+    relabel_transposes,
     rescale_for_each_reader,
 )
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
@@ -100,6 +101,7 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
         GreedyRewrites("arrange", (*NOOPS, *SHAPES, *TOSA.phase("arrange"))),
         GreedyRewrites("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions(), PadAfterReshape(), AbsorbPad()),
+        GreedyRewrites("relabel-ports", tuple(rule() for rule in relabel_transposes.RULES)),
         GreedyRewrites(
             "operate-on-bytes",
             (
