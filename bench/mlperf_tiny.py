@@ -8,12 +8,13 @@ arena of TensorFlow Lite Micro is what its planner (the wheel `tflite-micro`, in
 folder of `--tflm`) takes for MLCommons' quantized file. `--cmsis-nn` is as for
 `bench/c_instructions.py`. Without one of them, the weights are random, or cells are empty.
 
-Of a CPU the table says bytes of the arena, bytes of flash (constants, and code of what is linked
-without the C library) and instructions of a call. TensorFlow Lite Micro's flash is its file, its
-instructions are those of CMSIS-NN's kernels for the same layers: the interpreter, which comes on
-top, cannot be built here. ExecuTorch's are its planned memory, its `.pte`, and the same kernels for
-the program that is read from its `.pte`; its runtime comes on top too. Of an Ethos-U it says Vela's
-SRAM, flash and cycles; for TensorFlow Lite Micro Vela compiles MLCommons' file.
+Of a CPU the table says bytes of RAM (arena, inputs and outputs), bytes of flash (constants, and
+code of what is linked without the C library) and instructions of a call. TensorFlow Lite Micro's
+flash is its file, its instructions are those of CMSIS-NN's kernels for the same layers: the
+interpreter, which comes on top, cannot be built here. ExecuTorch's are its planned memory, its
+`.pte`, and the same kernels for the program that is read from its `.pte`; its runtime comes on top
+too. Of an Ethos-U it says Vela's SRAM, flash and cycles; for TensorFlow Lite Micro Vela compiles
+MLCommons' file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +156,12 @@ def on_npu(estimates: Sequence[Any]) -> Cell:
     ]
 
 
-def ours(name: str, target: str, given: argparse.Namespace) -> Cell:
+def ours(name: str, target: str, given: argparse.Namespace, optimize: str = "speed") -> Cell:
     """Of stepwell's program."""
-    lowered = stepwell.lower(exported(name, given.tiny, "ours"), target, io="int8")
+    program, options = exported(name, given.tiny, "ours"), {"io": "int8", "optimize": optimize}
+    if target.startswith("ethos-u") and optimize == "memory":
+        return NONE
+    lowered: Any = stepwell.lower(program, target, **options)
     if target.startswith("ethos-u"):
         return on_npu(lowered.estimate())
     has_library = given.cmsis_nn is not None and target.startswith("cortex-m")
@@ -168,14 +172,16 @@ def on_cpu(name: str, lowered: Any, target: str, kernels: str, given: argparse.N
     """Arena, flash and instructions of a program as C."""
     folder = None if kernels == "portable" else given.cmsis_nn
     sources = lowered.to_c("model", runtime=None, kernels=kernels)
-    arena = re.search(r"_ARENA_BYTES (\d+)", sources.files["model.h"])
+    stated = re.findall(
+        r"_(?:ARENA_BYTES|INPUT_COUNT|OUTPUT_COUNT) (\d+)", sources.files["model.h"]
+    )
     count = None
     if target != "c":
         given_as = re.search(r"^int model_run\(const (\w+) ", sources.files["model.h"], re.M)
         bytes_each = 4 if given_as is not None and given_as[1] == "float" else 1
         zeros = [torch.zeros(bytes_each * models.samples(name)[0].numel())]
         count = round(c_instructions.instructions(lowered, zeros, target, kernels, folder))
-    return [int(arena[1]) if arena else 0, flash(sources, target, folder), count]
+    return [sum(map(int, stated)), flash(sources, target, folder), count]
 
 
 def flash(sources: Any, target: str, library: Path | None) -> int:
@@ -183,7 +189,7 @@ def flash(sources: Any, target: str, library: Path | None) -> int:
     prefix, machine = "", ["-O2"]
     if target.startswith("cortex-m"):
         prefix = "arm-none-eabi-"
-        machine += ["-mthumb", f"-mcpu={target}", *builds.FLOATS.get(target, ())]
+        machine += builds.CORES[target].flags
     elif target != "c":
         prefix, machine = "riscv64-unknown-elf-", [*machine, *builds.CORES[target].flags]
     linked: list[str] = []
@@ -283,6 +289,7 @@ def stock(name: str, target: str, given: argparse.Namespace) -> Cell | str:
 
 FLOWS: dict[str, Callable[[str, str, argparse.Namespace], Cell | str]] = {
     "stepwell": ours,
+    '`optimize="memory"`': partial(ours, optimize="memory"),
     "TFLM": tflm,
     "ExecuTorch": stock,
 }

@@ -25,6 +25,7 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import RefusalRecord
 from stepwell.ir.rewriting.pipeline import PipelineRun
+from stepwell.ir.types import dims
 from stepwell.pipelines.arm import cortex_m_pipeline
 from stepwell.translate.importer.from_torch import from_exported_program
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
@@ -243,7 +244,7 @@ def _convolution(op: Any, reals: list[Any]) -> torch.Tensor:
         last = [
             (made - 1) * step + (kernel - 1) * by + 1 - size - before
             for made, step, kernel, by, size, before in zip(
-                [int(n) for n in op.out.type.get_shape()[1:3]], stride, weight.shape[2:], dilation,
+                dims(op.out.type)[1:3], stride, weight.shape[2:], dilation,
                 x.shape[2:], first, strict=True,
             )
         ]  # fmt: skip

@@ -135,7 +135,7 @@ def test_the_harness_functions_run_on_an_emulated_cortex_m4(tmp_path: Path) -> N
     lowered = harness.write("kws", tmp_path)
     data, reals = sent_for("kws", 3)
     (tmp_path / "input").write_bytes(data)
-    machine = ["-mthumb", "-mcpu=cortex-m4", *builds.FLOATS["cortex-m4"]]
+    machine = [*builds.CORES["cortex-m4"].flags]
     (tmp_path / "startup.c").write_text(builds._STARTUP)
     (tmp_path / "link.ld").write_text(builds._LINK.format(**builds._PLACES["cortex-m4"]))
     compiler = ["arm-none-eabi-gcc", *machine]

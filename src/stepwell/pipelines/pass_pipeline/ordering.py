@@ -246,6 +246,8 @@ assign-layouts: ends met
     A minimum cut over all operators decides which tensors are channels last.
 merge-layouts: -> met
     The cut left adjacent layout changes, which are merged.
+turn-rows: met
+    Rows are turned once their padding is final, which may come from a pad.
 absorb-flatten: met
     The layout change of a flattened image is folded into the next layer's weights. The
     remaining layout changes are copies.
