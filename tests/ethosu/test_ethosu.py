@@ -16,6 +16,7 @@ from xdsl.utils.test_value import create_ssa_value
 import stepwell
 from stepwell.backends.ethos_u.emit import tosa_of
 from stepwell.backends.ethos_u.vela import compile_tosa, read_stream
+from stepwell.backends.tosa.reference_model import run_reference_model
 from stepwell.dialects.ethosu import BinaryOp, DelegateOp
 from stepwell.dialects.quant.ports import meanings
 from stepwell.dialects.tosa import generated as t
@@ -204,3 +205,21 @@ def test_vela_is_asked_for_the_form_with_the_fewest_cycles(rows: ExportedProgram
     (expected,) = asked.program.run(x)
     for lowered in forms:
         assert torch.equal(lowered.program.run(x)[0], expected)
+
+
+@pytest.mark.parametrize("is_last", [True, False], ids=["at the end", "between layers"])
+def test_a_pixel_shuffle_is_convolutions_with_the_same_bytes(is_last: bool) -> None:
+    torch.manual_seed(0)
+    end = [] if is_last else [nn.Conv2d(2, 3, 3)]
+    model = nn.Sequential(nn.Conv2d(3, 18, 3, padding=1), nn.PixelShuffle(3), *end)
+    x = torch.randint(-128, 128, (1, 3, 7, 6), dtype=torch.int8)
+    program = quantized(model, torch.randn(1, 3, 7, 6))
+    lowered = stepwell.lower(program, U85, io="int8")
+    transposes = [op for op in lowered.program.module.walk() if isinstance(op, t.TransposeOp)]
+    assert {len(op.perms.get_values()) for op in transposes} == {4}
+    on_cpu = stepwell.lower(program, "cortex-m55", io="int8").program.run(x)[0].int()
+    (made,) = lowered.program.run(x)
+    assert int((made.int() - on_cpu).abs().max()) <= 1  # One rounding, or two as in CMSIS-NN.
+    (delegate,) = [op for op in lowered.program.module.walk() if isinstance(op, DelegateOp)]
+    graph = tosa_of(delegate, lowered.program.weights)
+    assert torch.equal(run_reference_model(graph, [x])[0], made)
