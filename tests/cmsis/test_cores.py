@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.backends.cortex_m.c.files import without_unused
+from stepwell.cli.main import main
 from stepwell.cost_model.budgets import measure
 from stepwell.dialects.cmsis.target import C_TARGETS, CORES
 from stepwell.ir.diagnostics import NoEngine
@@ -289,3 +290,14 @@ def test_a_view_of_a_permuted_state_is_read_row_by_row() -> None:
 def test_what_cannot_be_written_in_c_is_refused(program: Any, fact: str) -> None:
     with pytest.raises(stepwell.StepwellError, match=fact):
         stepwell.lower(program(), "c")
+
+
+@pytest.mark.parametrize(("target", "own"), [("c-rv32imc", "cmsis."), ("xnnpack", "xnnpack.")])
+def test_int8_on_a_command_line_is_the_targets_own_quantizer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, own: str
+) -> None:
+    (tmp_path / "m.py").write_text(
+        "import torch\nmake = lambda: (torch.nn.Linear(4, 4).eval(), (torch.ones(2, 4),))\n"
+    )
+    assert main(["show", f"{tmp_path}/m.py:make", "-t", target, "--quantize", "int8"]) == 0
+    assert own in capsys.readouterr().out

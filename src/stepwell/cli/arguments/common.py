@@ -29,7 +29,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--trust", **FLAG, help="unpickle a .pt2's sample inputs")
     completed_by(
-        add("--quantize", metavar="NAME", help="quantize the module of a file.py:callable first"),
+        add(
+            "--quantize",
+            metavar="NAME",
+            help="quantize a file.py:callable first; int8: for the target",
+        ),
         quantizers,
     )
 
