@@ -301,3 +301,21 @@ def test_int8_on_a_command_line_is_the_targets_own_quantizer(
     )
     assert main(["show", f"{tmp_path}/m.py:make", "-t", target, "--quantize", "int8"]) == 0
     assert own in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not builds.HAS_GCC, reason="gcc is not installed")
+@pytest.mark.parametrize("shape", [(2, 1, 8, 11), (1, 3, 1, 1), (2, 3, 4, 5), (3, 4, 5)])
+@pytest.mark.parametrize("kernels", ["portable", "cmsis-nn"])
+def test_a_pad_is_that_of_the_interpreter_whatever_the_library_takes_it_for(
+    quantized: Any, tmp_path: Path, shape: tuple[int, ...], kernels: str
+) -> None:
+    class Pad(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.pad(x, (0, 1, 1, 0)) * 2.0
+
+    lowered = stepwell.lower(quantized(Pad(), (torch.randn(shape),)), "cortex-m4", io="int8")
+    x = torch.randint(-128, 128, shape, dtype=torch.int8)
+    library = builds.own_cmsis_nn(tmp_path / "nn") if kernels == "cmsis-nn" else []
+    sources = lowered.to_c("model", runtime=None, kernels=kernels)
+    data = builds.run_on_host(sources, tmp_path, [x], library)
+    assert builds.equals(lowered.program.run(x)[0], data)

@@ -211,9 +211,8 @@ def _transpose(w: MethodWriter, a: dict[str, Any]) -> None:
 
 
 def _pad(w: MethodWriter, a: dict[str, Any]) -> None:
-    sizes = w.physical(a["input"])
     values = {
-        "size": [1] * (4 - len(sizes)) + sizes, "before": a["pre_pad"], "after": a["post_pad"],
+        "size": w.as_padded(a["input"]), "before": a["pre_pad"], "after": a["post_pad"],
         "value": a["pad_value"],
     }  # fmt: skip
     w.call("pad", [w.params("pad", values), w.pointer(a["input"]), w.pointer(a["out"])])

@@ -270,7 +270,7 @@ def _pad(w: MethodWriter, a: dict[str, Any]) -> None:
             w.pointer(a["input"]),
             w.pointer(a["out"]),
             a["pad_value"],
-            _dims(w, _of_rank_4(w.physical(a["input"]))),
+            _dims(w, w.as_padded(a["input"])),
             _dims(w, a["pre_pad"]),
             _dims(w, a["post_pad"]),
         ],

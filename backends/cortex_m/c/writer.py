@@ -31,6 +31,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.writing.builder import STATE
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
+from stepwell.dialects.cmsis.ops.movement import is_taken_as_channels_last
 from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.platform.files import as_path, write_atomically
@@ -316,6 +317,16 @@ class MethodWriter:
         """Return an argument's sizes as batch, height, width, channels."""
         sizes = self.tensor(arguments[name]).sizes
         return list(sizes) if arguments["is_nhwc"] else [sizes[a] for a in NCHW_TO_NHWC]
+
+    def as_padded(self, index: int) -> list[int]:
+        """Return a tensor's four sizes in the order in which the `.pte` states those of a pad.
+
+        The lists of an image with one channel or one cell are channels-last (`emit.py`).
+        """
+        sizes = self.tensor(index).sizes
+        if is_taken_as_channels_last(sizes):
+            return [sizes[axis] for axis in NCHW_TO_NHWC]
+        return [1] * (4 - len(sizes)) + self.physical(index)
 
     def count(self, index: int) -> int:
         """Return the number of elements of a tensor."""
