@@ -319,3 +319,38 @@ def test_a_pad_is_that_of_the_interpreter_whatever_the_library_takes_it_for(
     sources = lowered.to_c("model", runtime=None, kernels=kernels)
     data = builds.run_on_host(sources, tmp_path, [x], library)
     assert builds.equals(lowered.program.run(x)[0], data)
+
+
+def test_names_that_c_or_a_project_has_already_are_refused() -> None:
+    plain = exported(lambda x: x + 1.0, torch.ones(3))
+    for name in ("main", "stdint", "all"):
+        with pytest.raises(stepwell.StepwellError, match="header of C, or of a file or target"):
+            stepwell.lower(plain, "c").to_c(name)
+    for names, fact in (
+        (("a.b", "c"), "no part of a C identifier"),
+        (("reset", "other"), "restores the state"),
+        (("a", "A"), "upper and lower case"),
+    ):
+        with pytest.raises(stepwell.StepwellError, match=fact):
+            stepwell.lower(dict.fromkeys(names, plain), "c").to_c()
+
+
+def test_an_output_without_elements_is_refused() -> None:
+    with pytest.raises(stepwell.StepwellError, match="no elements"):
+        stepwell.lower(exported(lambda x: (x[:0], x + 1), torch.ones(3)), "c")
+
+
+def test_a_project_of_a_cortex_m_is_a_folder_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.py").write_text(
+        "import torch\nmake = lambda: (torch.nn.Linear(4, 4).eval(), (torch.ones(2, 4),))\n"
+    )
+    lower = ["lower", f"{tmp_path}/m.py:make", "-t", "cortex-m4", "-O", "project=arduino", "-o"]
+    assert main([*lower, f"{tmp_path}/out"]) == 0
+    assert (tmp_path / "out/library.properties").exists()
+    assert "arena" in capsys.readouterr().out
+    assert main([*lower, f"{tmp_path}/out.pte"]) == 1
+    assert "write a folder of C" in capsys.readouterr().err
+    assert main(["lower", f"{tmp_path}/m.py:make", "-t", "c", "-o", f"{tmp_path}/c"]) == 0
+    assert (tmp_path / "c/CMakeLists.txt").exists()

@@ -33,7 +33,7 @@ _NUMBERS = {
     "truediv": "(double){0} / (double){1}",
 }  # fmt: skip
 """Kernel on numbers → its C expression."""
-_REMEDY = "lower without it, or run the .pte with ExecuTorch's runtime"
+_REMEDY = "take it out of the model, or run the .pte of a Cortex-M target with ExecuTorch's runtime"
 
 
 def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]) -> MethodWriter:
@@ -52,6 +52,11 @@ def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]
         fact = "a size is dynamic, and C is written for static ones"
         remedy = 'lower(…, sizes="max") or sizes=4 (--sizes) pins it'
         raise UnsupportedError([Problem(fact, f"method {method.name}", remedy)])
+    ports = {*method.inputs, *method.outputs}
+    if any(not value.nbytes for at, value in enumerate(method.values)
+           if at in ports and isinstance(value, TensorValue)):  # fmt: skip
+        fact = "an input or output has no elements, and C has no array of none"
+        raise UnsupportedError([Problem(fact, f"method {method.name}", "leave it out")])
     writer = MethodWriter(shared, method, variables=_variables(method.instructions))
     problems: list[Problem] = []
     targets = {step.target for step in method.instructions if isinstance(step, JumpFalse)}

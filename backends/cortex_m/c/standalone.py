@@ -59,6 +59,9 @@ def to_sources(
         UnsupportedError: names every call that has no kernel in C.
     """
     check_identifier(name)
+    if name in _TAKEN:
+        fact = f"the name {name!r} is that of a header of C, or of a file or target of a project"
+        raise StepwellError(fact, help="choose another name")
     if kernels not in KERNELS:
         known = " or ".join(repr(key) for key in KERNELS)
         raise StepwellError(f"kernels {kernels!r} are unknown", help=f"known are {known}")
@@ -83,8 +86,31 @@ def to_sources(
         raise StepwellError(
             f"there is no method {method!r}", help="methods are " + ", ".join(program.methods)
         )
+    _check_methods([each.name for each in methods])
     core = None if target is None else target.core
     return write_files(container, methods, name, KERNELS[kernels], handlers, project, core)
+
+
+_TAKEN = frozenset(
+    "main all clean depend help install package test assert complex ctype errno fenv features "
+    "float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool "
+    "stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar unistd wchar wctype".split()
+)
+"""Names of a program whose files would shadow others, or whose CMake target is reserved."""
+
+
+def _check_methods(names: Sequence[str]) -> None:
+    """Raise `StepwellError` for names of methods that no functions of C can have together."""
+    remedy = "give the method another name, or emit one: to_c(…, method=…)"
+    for name in names:
+        if not f"_{name}".isidentifier() or not name.isascii():
+            raise StepwellError(f"the method {name!r} is no part of a C identifier", help=remedy)
+    if len(names) > 1 and "reset" in names:
+        fact = "a method is called 'reset', as the function that restores the state"
+        raise StepwellError(fact, help=remedy)
+    if len({name.upper() for name in names}) < len(names):
+        fact = "two methods differ in upper and lower case alone, and their macros in nothing"
+        raise StepwellError(fact, help=remedy)
 
 
 def write_files(

@@ -127,7 +127,7 @@ PRECONDITIONS: dict[str, tuple[Holds, str]] = {
     ),
     "aten.constant_pad_nd.default": (
         lambda op: not any(isinstance(n, int) and n < 0 for n in op.arg("pad")),
-        "its kernel crops nothing: a negative amount needs static sizes",
+        "its kernel crops nothing: write a negative amount as a slice",
     ),
     "aten.linear.default": (
         lambda op: _rank(op, 1) == 2 and _rank(op) > 0,

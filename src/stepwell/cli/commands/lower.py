@@ -17,9 +17,11 @@ from stepwell.cost_model.budgets import arenas_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.program import Program
+from stepwell.lowered import FORMATS
 from stepwell.lowering import lower
 
 if TYPE_CHECKING:
+    from stepwell.backends.cortex_m.c.standalone import Sources
     from stepwell.lowering import Lowered
 
 
@@ -59,15 +61,16 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if arguments.emit_ir:
         lowered.program.save(arguments.emit_ir)
     if arguments.output:
+        sources = None
         if after is None:
-            save(lowered, arguments.output, arguments.model)
+            sources = save(lowered, arguments.output, arguments.model)
         elif arguments.output.suffix == ".mlir":
             lowered.program.save(arguments.output)
         else:
             fact = f"the lowering stops after {after!r} and writes IR, not an artifact"
             raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
-        if arguments.output.is_dir():
-            print(f"\n{arguments.output}/: {lowered.artifact}")
+        if sources is not None:
+            print(f"\n{arguments.output}/: {sources}")
         else:
             print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
         if arguments.buckets and lowered.target.artifact == "pte":
@@ -94,17 +97,28 @@ def figures_of(lowered: Lowered) -> dict[str, Any]:
     return {**lowered.report.figures, "stopped_after": lowered.stopped_after}
 
 
-def save(lowered: Lowered, output: Path, model: str = "") -> None:
-    """Write the format that the file's suffix selects: the target's own, C source, or a bundle."""
+def save(lowered: Lowered, output: Path, model: str = "") -> Sources | None:
+    """Write the format that the file's suffix selects: the target's own, C source, or a bundle.
+
+    A target that writes files writes a folder of C for `-O project=…`; its files are returned.
+    """
+    if lowered.target.artifact == "c" or "project" in lowered.options:
+        if output.suffix in FORMATS:
+            fact = f"project= and the targets c write a folder of C, not a {output.suffix} file"
+            raise StepwellError(fact, help=f"name it {output.with_suffix('')}")
+        sources = lowered.to_c("model", runtime=None)
+        sources.save(output)
+        return sources
     if output.suffix == ".bpte":
         write_atomically(output, lowered.to_bpte(_cases(lowered, model)))
-        return
-    if output.suffix not in (".h", ".c") or lowered.target.artifact == "c":
+        return None
+    if output.suffix not in (".h", ".c"):
         with stepping(f"writing {output}") as tell:
             lowered.save(output, progress=tell)
-        return
+        return None
     name = identifier_of(output.stem)
     write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
+    return None
 
 
 def _cases(lowered: Lowered, model: str) -> Any:
