@@ -253,10 +253,11 @@ def chosen(x: Tensor) -> Tensor:
         (lambda x: nn.functional.pad(x > 0, (1, 2), value=float("-inf")), torch.randn(2, 3)),
         (lambda x: x.masked_fill(x < 1, 1.5), torch.arange(4)),
         (lambda x: (x > 0).masked_fill(x > 0, float("-inf")), torch.randn(4)),
+        (torch.sign, torch.tensor([float("nan"), -2.0, 0.0, -0.0, 3.0])),
         (chosen, torch.tensor([-1.0, 3.0])),
         (chosen, torch.tensor([-1.0, -3.0])),
     ],
-    ids="pad pad-by-int pad-of-truth fill-of-int fill-of-truth true false".split(),
+    ids="pad pad-by-int pad-of-truth fill-of-int fill-of-truth sign true false".split(),
 )
 def test_what_the_c_computes_is_what_pytorch_does(function: Any, x: Tensor) -> None:
     lowered = stepwell.lower(exported(function, x), "c")

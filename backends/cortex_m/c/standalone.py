@@ -94,7 +94,8 @@ def to_sources(
 _TAKEN = frozenset(
     "main all clean depend help install package test assert complex ctype errno fenv features "
     "float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool "
-    "stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar unistd wchar wctype".split()
+    "stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar unistd wchar "
+    "wctype".split()
 )
 """Names of a program whose files would shadow others, or whose CMake target is reserved."""
 

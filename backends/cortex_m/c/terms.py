@@ -117,7 +117,7 @@ _OF_FLOATS = {
     **{name: f"{function}{{f}}({{all}})" for name, function in _MATH.items()},
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
     "negate": "-{0}", "reciprocal": "{one} / {0}", "rsqrt": "{one} / sqrt{f}({0})",
-    "sign": "({0} != {0}) ? {0} : ({c_kind})(({0} > 0) - ({0} < 0))",
+    "sign": "({c_kind})(({0} > 0) - ({0} < 0))",
 }  # fmt: skip
 """Primitive → its expression; `f` is the suffix of functions of `float`."""
 _OF_WHOLE = {
