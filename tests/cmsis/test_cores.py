@@ -264,6 +264,18 @@ def test_what_the_c_computes_is_what_pytorch_does(function: Any, x: Tensor) -> N
     assert torch.equal(lowered.run(x)[0], function(x))
 
 
+@pytest.mark.skipif(not builds.HAS_GCC, reason="gcc is not installed")
+@pytest.mark.parametrize("function", [torch.logical_and, torch.logical_or, torch.logical_xor])
+@pytest.mark.parametrize(
+    "kinds", [(torch.int32,) * 2, (torch.float32,) * 2, (torch.int8, torch.bool)]
+)
+def test_a_logical_operator_takes_numbers_as_truth(function: Any, kinds: Any) -> None:
+    given = torch.tensor([[0, 1, 2, -3, 5, 0], [0, 2, 0, 4, 1, 0]])
+    x, y = (row.to(kind) for row, kind in zip(given, kinds, strict=True))
+    lowered = stepwell.lower(exported(function, x, y), "c")
+    assert torch.equal(lowered.run(x, y)[0], function(x, y))
+
+
 def test_a_view_of_a_permuted_state_is_read_row_by_row() -> None:
     class Rows(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
