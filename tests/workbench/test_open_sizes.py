@@ -1,6 +1,7 @@
 """`dynamic_shapes` opens what a model lets be open, and names the line that pins the rest."""
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from eager import Function, assert_as_eager
 from torch import Tensor, nn
 
 import stepwell
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.loaders.dynamic_shapes import OpenAxis
 
 from .commands import Commands
@@ -179,3 +181,61 @@ def test_the_command_line_opens_sizes_and_names_what_pins_them(command: Commands
     torch.testing.assert_close(found, given.reshape(-1, 12).relu())
     said = command("lower model.py:fixed --dynamic batch -o rows.pte", 1).err
     assert "axis 0 is not dynamic" in said and "model.py:10: return x.reshape(2, 6).relu()" in said
+
+
+class Frames(nn.Module):
+    """A spectrogram: its bins are fixed, its frames may be any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(80, 4)
+
+    def forward(self, mel: Tensor, offset: Tensor) -> Tensor:
+        return self.linear(mel.transpose(1, 2)) + offset
+
+
+@pytest.mark.parametrize(
+    "dynamic", ["mel:2", "mel:-1", {"mel:2": 160}, {"mel": {2: 160}}, {"mel": {-1: None}}], ids=str
+)
+def test_an_axis_is_named_by_its_input(dynamic: Any) -> None:
+    inputs = (torch.randn(1, 80, 100), torch.randn(1))
+    found = stepwell.dynamic_shapes(Frames().eval(), inputs, dynamic=dynamic)
+    most = 160 if "160" in str(dynamic) else 200
+    assert [(a.input, a.axis, a.most) for a in found.axes] == [("mel", 2, most)]
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "told"),
+    [
+        ("mle:2", "did you mean 'mel'?"),
+        ("mel:3", "of rank 3 has no axis '3'"),
+        ("mel:x", "has no axis 'x'"),
+        ({"mel": {2: 50}}, "mel axis 2 has size 100 in the example, above the mel:2 limit 50"),
+    ],
+)
+def test_a_name_of_no_axis_is_an_error(dynamic: Any, told: str) -> None:
+    inputs = (torch.randn(1, 80, 100), torch.randn(1))
+    with pytest.raises(stepwell.StepwellError, match=re.escape(told)):
+        stepwell.dynamic_shapes(Frames().eval(), inputs, dynamic=dynamic)
+
+
+def test_the_command_line_names_an_axis(tmp_path: Path, command: Commands) -> None:
+    command.write(
+        "m.py",
+        "import torch\n"
+        "class Frames(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(80, 4)\n"
+        "    def forward(self, mel):\n"
+        "        return self.linear(mel.transpose(1, 2))\n"
+        "def make(): return Frames().eval(), (torch.randn(1, 80, 100),)\n",
+    )
+    command("lower m.py:make --dynamic mel:2=1600 -o m.pte")
+    session = PteSession.load((tmp_path / "m.pte").read_bytes())
+    for frames in (7, 1600):
+        assert [tuple(y.shape) for y in session.run(torch.ones(1, 80, frames))] == [(1, frames, 4)]
+    assert (
+        "mel along axis 1 is not dynamic"
+        in command("lower m.py:make --dynamic mel:1 -o n.pte", 1).err
+    )

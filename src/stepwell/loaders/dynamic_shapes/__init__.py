@@ -7,7 +7,6 @@ line of the model specialized a symbol.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +32,9 @@ from stepwell.loaders.dynamic_shapes.trials import (
 
 Holds = Mapping[str, tuple[Open, Tried]]
 """By symbol: a dynamic size and the result of its trials."""
-Dynamic = str | Sequence[str] | Mapping[str, int | None]
+Limits = Mapping[int, int | None]
+"""By axis: the greatest size; None: twice the example's."""
+Dynamic = str | Sequence[str] | Mapping[str, int | None] | Mapping[str, Limits]
 
 
 WHOLE = ("batch", "image")
@@ -108,7 +109,7 @@ def dynamic_shapes(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    dynamic: str | Sequence[str] | Mapping[str, int | None] = "all",
+    dynamic: Dynamic = "all",
 ) -> OpenSizes:
     """Find which input dimensions of a model can be dynamic.
 
@@ -118,7 +119,8 @@ def dynamic_shapes(
         kwargs: inputs by name.
         dynamic: `"batch"`, `"sequence"`, `"image"` or `"all"`, several of them, or each with its
             greatest size: `{"batch": 16, "image": 512}`. The default is twice the example's size,
-            and at least 8 for a batch. Memory is planned for the greatest size.
+            and at least 8 for a batch. Memory is planned for the greatest size. An axis has a name,
+            too: `"x:1"` is axis 1 of the input `x`, and `{"x": {1: 1600}}` is `{"x:1": 1600}`.
 
     Raises:
         StepwellError: an unknown kind, a greatest size below the example's, or a model that torch
@@ -172,7 +174,9 @@ def insist(sizes: OpenSizes, dynamic: Dynamic) -> None:
     lost = {
         kind
         for kind in kinds
-        if kind in WHOLE or not any(axis.kind == kind for axis in sizes.axes if axis.size)
+        if kind in WHOLE
+        or ":" in kind
+        or not any(axis.kind == kind for axis in sizes.axes if axis.size)
     }
     wrong = [axis for axis in pinned if axis.kind in lost]
     if wrong or not sizes.axes:
@@ -195,16 +199,41 @@ def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
     if isinstance(dynamic, str):
         kinds = {dynamic: None}
     else:
-        kinds = dict(dynamic) if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic)
+        given = dynamic if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic)
+        kinds = {}
+        for name, limit in given.items():
+            if isinstance(limit, Mapping):
+                kinds |= {f"{name}:{axis}": most for axis, most in limit.items()}
+            else:
+                kinds[name] = limit
     for kind, most in kinds.items():
-        if kind not in KINDS:
+        if kind not in KINDS and ":" not in str(kind):
             near = nearest(str(kind), list(KINDS))
             raise StepwellError(
-                f"{kind!r} is no kind of dynamic size", help=f"{near}kinds are {', '.join(KINDS)}"
+                f"{kind!r} is no kind of dynamic size",
+                help=f"{near}kinds are {', '.join(KINDS)}, and an axis of an input, as in x:1",
             )
         if most is not None and most < 1:
             raise StepwellError(f"the largest size of {kind!r} is {most}, must be at least 1")
     return kinds
+
+
+def _named(inputs: Inputs, axis: str) -> Place:
+    """Return the axis that has a name such as `x:1`, or `x:-1` for the last one.
+
+    Raises:
+        StepwellError: no input has the name, or it has no such axis.
+    """
+    name, _, number = axis.rpartition(":")
+    labels = inputs.labels
+    if name not in labels:
+        near, known = nearest(name, labels), ", ".join(labels)
+        raise StepwellError(f"no input is named {name!r}", help=f"{near}inputs are {known}")
+    index = labels.index(name)
+    rank = inputs.tensors[index].dim()
+    if not number.lstrip("-").isdecimal() or not -rank <= int(number) < rank:
+        raise StepwellError(f"input {name!r} of rank {rank} has no axis {number!r}")
+    return index, int(number) % rank
 
 
 def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
@@ -212,12 +241,12 @@ def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
     most: dict[Place, tuple[str, int]] = {}
     for kind, limit in _kinds(dynamic).items():
         batch = set(KINDS["batch"](inputs))
-        for place in KINDS[kind](inputs):
+        for place in KINDS[kind](inputs) if kind in KINDS else [_named(inputs, kind)]:
             size = inputs.size(place)
             if limit is not None and limit < size:
                 if kind == "sequence":
                     continue  # Only axes that can be dynamic: no channels.
-                name = f"{inputs.names[place[0]]} axis {place[1]}"
+                name = f"{inputs.labels[place[0]]} axis {place[1]}"
                 raise StepwellError(
                     f"{name} has size {size} in the example, above the {kind} limit {limit}"
                 )
@@ -348,7 +377,7 @@ def _axis(
     pins: Mapping[Place, Fault],
     ones: Collection[str],
 ) -> OpenAxis:
-    size, label = inputs.size(place), re.sub(r"^\['(\w+)'\]", r"\1", inputs.names[place[0]])
+    size, label = inputs.size(place), inputs.labels[place[0]]
     fault = pins.get(place, Fault("it is not one dynamic size"))
     for symbol, (found, seen) in holds.items() if place not in pins else ():
         if place in found.places:

@@ -9,6 +9,7 @@ can be dynamic: a linear layer specializes its channels, and no rule needs to kn
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,11 @@ class Inputs:
     def places(self) -> tuple[Place, ...]:
         """Every axis of every input tensor."""
         return tuple((i, a) for i, tensor in enumerate(self.tensors) for a in range(tensor.dim()))
+
+    @property
+    def labels(self) -> list[str]:
+        """Return the names as in source code: `x`, `states[0]`."""
+        return [re.sub(r"^\['(\w+)'\]", r"\1", name) for name in self.names]
 
     def size(self, place: Place) -> int:
         """The size of an axis in the example."""
