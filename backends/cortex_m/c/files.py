@@ -10,11 +10,19 @@ import torch
 
 from stepwell.backends.cortex_m.c.projects import PROJECTS, Port, Written
 from stepwell.backends.cortex_m.c.terms import constant
-from stepwell.backends.cortex_m.c.writer import MethodWriter, Shared, Sources, c_type, sections
+from stepwell.backends.cortex_m.c.writer import (
+    MethodWriter,
+    Shared,
+    Sources,
+    c_type,
+    literal,
+    sections,
+)
 from stepwell.backends.executorch.container import Planned, ScalarType, State, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.writing.builder import STATE
 from stepwell.dialects.cmsis.target import Core
+from stepwell.dialects.quant.ports import INPUT, OUTPUT
 
 _PER_LINE = 16
 
@@ -110,6 +118,15 @@ class Files:
         ]  # fmt: skip
         for writer in self.methods:
             prefix = self._port_prefix(writer)
+            own = writer.method
+            sides = ((INPUT, own.inputs), (OUTPUT, own.outputs))
+            means = {
+                index: held
+                for side, indices in sides
+                for index, held in zip(
+                    indices, self.shared.quantizations.get((own.name, side), ()), strict=False
+                )
+            }
             for port, index in (ports := writer.ports())[0] + ports[1]:
                 value = writer.tensor(index)
                 shape = " x ".join(map(str, value.sizes)) or "scalar"
@@ -118,6 +135,11 @@ class Files:
                 lines.append(f"/* {port}: {_kind(writer, index)}, {shape}{order} */")
                 count = math.prod(value.sizes)
                 lines.append(f"#define {prefix}{port.upper()}_COUNT {count}")
+                if (held := means.get(index)) is not None:  # (integer - zero point) * scale
+                    lines += [
+                        f"#define {prefix}{port.upper()}_SCALE {literal(held.scale)}",
+                        f"#define {prefix}{port.upper()}_ZERO_POINT ({held.zero_point})",
+                    ]
         refused = "" if self.shared.library is None else ", 2 if a kernel refuses its arguments"
         told = f"/* 0, 1 if a pointer is NULL{refused}, or 3 if an index lies outside of a table."
         lines += ["", f"{told} Not reentrant:\n   there is one arena. */"]

@@ -28,6 +28,8 @@ from stepwell.backends.executorch.container import Container, Method
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.cmsis.ops.base import to_attribute
 from stepwell.dialects.cmsis.target import Core, Isa
+from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
+from stepwell.dialects.quant.types import Quantization
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 
@@ -88,7 +90,15 @@ def to_sources(
         )
     _check_methods([each.name for each in methods])
     core = None if target is None else target.core
-    return write_files(container, methods, name, KERNELS[kernels], handlers, project, core)
+    quantizations = {
+        (called, side): meanings(func, side)
+        for called, func in program.methods.items()
+        for side in (INPUT, OUTPUT)
+    }
+    library = KERNELS[kernels]
+    return write_files(
+        container, methods, name, library, handlers, project, core, quantizations=quantizations
+    )
 
 
 _TAKEN = frozenset(
@@ -122,14 +132,21 @@ def write_files(
     handlers: Mapping[str, Handler],
     project: str = CMAKE,
     core: Core | None = None,
+    *,
+    quantizations: Mapping[tuple[str, str], Sequence[Quantization | None]] | None = None,
 ) -> Sources:
     """Return the C files of methods of a container.
+
+    Args:
+        container, methods: the methods to write, and the container that they are in.
+        name, library, handlers, project, core: as `to_sources` chooses them.
+        quantizations: by method and side, what the integers of each input or output mean.
 
     Raises:
         UnsupportedError: names every call that has no form in C.
     """
     shared, problems, written = (
-        Shared(container, name, library),
+        Shared(container, name, library, quantizations or {}),
         list[Problem](),
         list[MethodWriter](),
     )

@@ -32,6 +32,7 @@ from stepwell.backends.executorch.container import (
 from stepwell.backends.executorch.writing.builder import STATE
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.dialects.cmsis.ops.movement import is_taken_as_channels_last
+from stepwell.dialects.quant.types import Quantization
 from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.platform.files import as_path, write_atomically
@@ -158,6 +159,10 @@ class Shared:
     container: Container
     name: str
     library: Library | None = None
+    quantizations: Mapping[tuple[str, str], Sequence[Quantization | None]] = field(
+        default_factory=dict[Any, Any]
+    )
+    """By method and side, what the integers of each input or output mean."""
     constants: dict[tuple[int, ScalarType], str] = field(default_factory=dict[Any, str])
     parameters: dict[str, str] = field(default_factory=dict[str, str])
     """Declarations, with `{name}` as a placeholder, and their names."""
