@@ -350,17 +350,19 @@ class _Reader:
             if value_quantization is None
             else storage_element(value_quantization)
         )
-        if (dims(stored.type), dims(value.type)) == ((), (1,)) and value_quantization is None:
+        is_scalar = (dims(stored.type), dims(value.type)) == ((), (1,))
+        is_of_rank = is_scalar or len(dims(stored.type)) == len(dims(value.type))
+        if element(stored.type) != wanted or not is_of_rank:
+            raise ParseFailure(f"{WHAT}: an input is {value.type}, the call gives {stored.type}")
+        if value_quantization is not None:
+            cast = StorageCast(stored, with_element(stored.type, element(value.type)))
+            self.body.add_op(cast)
+            stored = cast.result
+        if is_scalar:
             scalar = StaticReshape.make(stored, result=value.type, new_shape=[1])
             self.body.add_op(scalar)
             stored = scalar.results[0]
-        if element(stored.type) != wanted or len(dims(stored.type)) != len(dims(value.type)):
-            raise ParseFailure(f"{WHAT}: an input is {value.type}, the call gives {stored.type}")
-        if value_quantization is None:
-            return stored
-        cast = StorageCast(stored, with_element(stored.type, element(value.type)))
-        self.body.add_op(cast)
-        return cast.result
+        return stored
 
     def _operand(self, identity: int) -> SSAValue:
         if identity not in self.defined:
