@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Block, SSAValue
 
 from stepwell.dialects import sym
@@ -25,8 +25,10 @@ from stepwell.dialects.aten.text import Manner, call_layout
 from stepwell.dialects.symbols import flat_types
 from stepwell.ir.compat.torch.torch_private import HigherOrderOperator, schema_of
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import families_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.types import ScalarType, tensor_like
+from stepwell.ir.dtypes import is_float
+from stepwell.ir.types import ScalarType, element, tensor_like
 from stepwell.translate.importer.calls import import_python_call
 from stepwell.translate.importer.context import Importer
 from stepwell.translate.importer.mutation import is_written
@@ -50,6 +52,27 @@ def _scalar_twin(overload: Any) -> Any:
         return None
     names = [argument.name for argument in schema.arguments]
     return twin if {a.name for a in schema_of(twin).arguments} >= set(names) else None
+
+
+_PROMOTING = frozenset(f"aten.{name}.default" for name in ("outer", "einsum", "tensordot"))
+"""Products that may be a multiplication of elements, which promotes dtypes."""
+
+
+def _require_one_dtype(op: SchemaOp) -> None:
+    """Check that a product is of one float dtype: kernels refuse others, `torch.export` does not.
+
+    Raises:
+        StepwellError: it is of several.
+    """
+    if "product" not in families_of(op.name) or op.name in _PROMOTING:
+        return
+    tensors = (v.type for v in op.operands if isinstance(v.type, TensorType))
+    found = dict.fromkeys(str(held) for held in map(element, tensors) if is_float(held))
+    if len(found) > 1:
+        raise StepwellError(
+            f"the operands are {' and '.join(found)}, of which PyTorch computes no product",
+            help="convert one with .to(dtype), or the module",
+        )
 
 
 class GraphImporter(Importer):
@@ -95,6 +118,7 @@ class GraphImporter(Importer):
         elif not node.users and node.meta.get("val") is None and schema_of(overload).returns:
             return  # A dtype of `promote_types`; export has used its value.
         elif (op := self.operator_call(node, overload)) is not None:
+            _require_one_dtype(op)
             self.append(op, node)
 
     def operator_call(self, node: Node, overload: Any) -> SchemaOp | None:
