@@ -125,6 +125,7 @@ __all__ = [
     "ClipDefault",
     "CloneDefault",
     "Col2imDefault",
+    "ColumnStackDefault",
     "ConcatDefault",
     "ConcatenateDefault",
     "ConstantPadNdDefault",
@@ -165,6 +166,7 @@ __all__ = [
     "DivideTensorMode",
     "DotDefault",
     "DropoutDefault",
+    "DstackDefault",
     "EinsumDefault",
     "EluDefault",
     "EmbeddingDefault",
@@ -194,6 +196,8 @@ __all__ = [
     "FillTensor",
     "FlattenUsingInts",
     "FlipDefault",
+    "FliplrDefault",
+    "FlipudDefault",
     "FloorDefault",
     "FloorDivideScalar",
     "FloorDivideDefault",
@@ -255,6 +259,7 @@ __all__ = [
     "LessEqualScalar",
     "LessEqualTensor",
     "LgammaDefault",
+    "LiftDefault",
     "LiftFreshDefault",
     "LiftFreshCopyDefault",
     "LinalgCrossDefault",
@@ -292,6 +297,8 @@ __all__ = [
     "MaskedScatterDefault",
     "MaskedSelectDefault",
     "MatmulDefault",
+    "MatrixHA",
+    "MatrixHDefault",
     "MatrixExpDefault",
     "MaxDefault",
     "MaxDim",
@@ -371,6 +378,7 @@ __all__ = [
     "PermuteCopyDefault",
     "PixelShuffleDefault",
     "PixelUnshuffleDefault",
+    "PositiveDefault",
     "PowScalar",
     "PowTensorScalar",
     "PowTensorTensor",
@@ -1661,6 +1669,13 @@ class Col2imDefault(SchemaOp):
     dynamic: VarOperand
     result: OpResult[Attribute]
 
+class ColumnStackDefault(SchemaOp):
+    """aten::column_stack(Tensor[] tensors) -> Tensor"""
+
+    tensors: VarOperand
+    tensors_present: Attribute | None
+    result: OpResult[Attribute]
+
 class ConcatDefault(SchemaOp):
     """aten::concat(Tensor[] tensors, int dim=0) -> Tensor"""
 
@@ -2064,6 +2079,13 @@ class DropoutDefault(SchemaOp):
     dynamic: VarOperand
     result: OpResult[Attribute]
 
+class DstackDefault(SchemaOp):
+    """aten::dstack(Tensor[] tensors) -> Tensor"""
+
+    tensors: VarOperand
+    tensors_present: Attribute | None
+    result: OpResult[Attribute]
+
 class EinsumDefault(SchemaOp):
     """aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
 
@@ -2333,6 +2355,18 @@ class FlipDefault(SchemaOp):
     self_: Operand
     dims: Attribute | None
     dynamic: VarOperand
+    result: OpResult[Attribute]
+
+class FliplrDefault(SchemaOp):
+    """aten::fliplr(Tensor self) -> Tensor"""
+
+    self_: Operand
+    result: OpResult[Attribute]
+
+class FlipudDefault(SchemaOp):
+    """aten::flipud(Tensor self) -> Tensor"""
+
+    self_: Operand
     result: OpResult[Attribute]
 
 class FloorDefault(SchemaOp):
@@ -2869,6 +2903,12 @@ class LgammaDefault(SchemaOp):
     self_: Operand
     result: OpResult[Attribute]
 
+class LiftDefault(SchemaOp):
+    """aten::lift(Tensor self) -> Tensor"""
+
+    self_: Operand
+    result: OpResult[Attribute]
+
 class LiftFreshDefault(SchemaOp):
     """aten::lift_fresh(Tensor(a) self) -> Tensor(a)"""
 
@@ -3197,6 +3237,18 @@ class MatmulDefault(SchemaOp):
 
     self_: Operand
     other: Operand
+    result: OpResult[Attribute]
+
+class MatrixHA(SchemaOp):
+    """aten::matrix_H.a(Tensor(a) self) -> Tensor(a)"""
+
+    self_: Operand
+    result: OpResult[Attribute]
+
+class MatrixHDefault(SchemaOp):
+    """aten::matrix_H(Tensor(a) self) -> Tensor(a)"""
+
+    self_: Operand
     result: OpResult[Attribute]
 
 class MatrixExpDefault(SchemaOp):
@@ -3938,6 +3990,12 @@ class PixelUnshuffleDefault(SchemaOp):
     self_: Operand
     downscale_factor: Attribute | None
     dynamic: VarOperand
+    result: OpResult[Attribute]
+
+class PositiveDefault(SchemaOp):
+    """aten::positive(Tensor(a) self) -> Tensor(a)"""
+
+    self_: Operand
     result: OpResult[Attribute]
 
 class PowScalar(SchemaOp):

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from xdsl.ir import Attribute, Operation, SSAValue
 
 import stepwell.dialects.quant.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import dtype_name

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.shapes import TO_THE_END as TO_THE_END
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Size, settled

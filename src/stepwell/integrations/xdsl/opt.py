@@ -47,7 +47,7 @@ from stepwell.ir.diagnostics import (
     first_line,
 )
 from stepwell.ir.extensions import extension
-from stepwell.ir.levels import level_of
+from stepwell.ir.levels import LEVEL, level_of
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import REPRODUCER, StepFailure
@@ -70,7 +70,13 @@ from stepwell.pipelines.pass_pipeline.named_passes import (
 from stepwell.pipelines.pass_pipeline.pass_text import parse_passes
 from stepwell.plugins.plugins import load_entry_points, load_plugin
 
-_DUMPS = ("before-all", "after-all", "after-change", "after-failure")
+_DUMPS = {
+    "before-all": "before every pass",
+    "after-all": "after every pass",
+    "after-change": "after each pass that changes it",
+    "after-failure": "after a pass that fails",
+}
+"""When the IR is printed, by the end of the option's name."""
 _ALIASES = {
     "--mlir-print-debuginfo": "print_debuginfo",
     "--mlir-print-op-generic": "print_op_generic",
@@ -162,9 +168,9 @@ class OptMain(xDSLOptMain):
             metavar="N",
             help=f"write constants of at most N elements into the text ({LIMIT})",
         )
-        for when in _DUMPS:
+        for when, told in _DUMPS.items():
             arg_parser.add_argument(
-                f"--mlir-print-ir-{when}", action="store_true", help=f"print the IR {when}"
+                f"--mlir-print-ir-{when}", action="store_true", help=f"print the IR {told}"
             )
         for when in ("before", "after"):
             arg_parser.add_argument(
@@ -197,7 +203,7 @@ class OptMain(xDSLOptMain):
     def name(self) -> str:
         """The name of the input in messages."""
         input_file = self.args.input_file
-        return "<stdin>" if input_file is None else Path(input_file).name
+        return "<stdin>" if input_file in (None, "-") else Path(input_file).name
 
     def chunks(self, text: str) -> Iterator[Chunk]:
         """Split the input text into its separate programs."""
@@ -219,7 +225,7 @@ class OptMain(xDSLOptMain):
             others=get_all_dialects(),
         )
         store = WeightStore()
-        if self.args.input_file is not None:
+        if self.args.input_file not in (None, "-"):
             beside = weights_path(Path(self.args.input_file))
             if beside.exists():
                 for key, tensor in unpack_tensors(beside).items():
@@ -239,7 +245,7 @@ class OptMain(xDSLOptMain):
             StepwellError: a pass produced an invalid program; `at` is the pass's number.
         """
         came_at = level_of(module)
-        self._verify(module, whole=not passes)
+        self._verify(module, whole=not passes and LEVEL in module.attributes)
         for at, one in enumerate(passes):
             dump_before = self.args.mlir_print_ir_before
             if self.args.mlir_print_ir_before_all or one.name in dump_before:
@@ -256,7 +262,8 @@ class OptMain(xDSLOptMain):
                     took = time.perf_counter() - started
                     print(f"{one.name}: {took * 1e3:.2f} ms", file=sys.stderr)
                 last = at == len(passes) - 1
-                self._verify(module, whole=last and level_of(module) != came_at)
+                is_stated = LEVEL in module.attributes
+                self._verify(module, whole=is_stated and last and level_of(module) != came_at)
             except StepwellError as error:
                 if self.args.mlir_print_ir_after_failure:
                     self._dump(module, "After", one, " Failed")
@@ -303,8 +310,9 @@ def check_module(module: ModuleOp, whole: bool = True) -> None:
 
     Args:
         module: any module; one without methods may contain anything.
-        whole: whether every op must also belong to the module's level. Between passes, and after
-            passes that do not reach the next level, a program may mix ops of two levels.
+        whole: whether every op must also belong to the level that the module states. Between
+            passes, and after passes that do not reach the next level, a program may mix ops of two
+            levels; so may a text that states none.
     """
     if problems := list(find_problems(module, membership=whole)):
         raise VerificationError(problems)
@@ -439,7 +447,7 @@ def _steps_of(one: ModulePass, ctx: Context) -> Sequence[Step]:
 
 def _input(main: OptMain) -> str:
     try:
-        if main.args.input_file is None:
+        if main.args.input_file in (None, "-"):
             data = sys.stdin.buffer.read()
         else:
             path = Path(main.args.input_file)

@@ -75,13 +75,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import cast
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import f16, f32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter

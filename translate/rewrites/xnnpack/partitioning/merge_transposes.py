@@ -63,11 +63,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.ir.axes.maps import Order, lies_the_same
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
