@@ -90,6 +90,23 @@ def written_beside(path: Path) -> Generator[Path]:
         raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
 
 
+def require_place(path: Path) -> None:
+    """Check that a file can be written at a path, before it is made.
+
+    Raises:
+        StepwellError: the path is a folder, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise StepwellError(
+            f"cannot write {path}: it is a folder", help=f"name a file in it: {path / 'model'}"
+        )
+    if not path.parent.is_dir():
+        raise StepwellError(
+            f"cannot write {path}: the folder {path.parent} does not exist",
+            help=f"mkdir -p {path.parent}",
+        )
+
+
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
     """Write bytes to a file atomically: no reader ever sees a part of them.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.ir.calls.arguments import validate_arguments
@@ -31,8 +32,31 @@ if TYPE_CHECKING:
 
     Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
 
-FORMATS = frozenset(".pte .ptd .bpte .tosa .vgf .mlir .pt2 .safetensors .c .h".split())
+FORMATS = frozenset(
+    ".pte .ptd .bpte .tosa .vgf .mlir .pt2 .safetensors .c .h "
+    ".onnx .ort .tflite .pt .pth .so .xml .mlmodel .mlpackage .engine".split()
+)
 """The suffixes of files with a known format."""
+
+
+def require_suffix(target: Target, place: Path) -> None:
+    """Check that a file's suffix is not that of another format than the target's.
+
+    Raises:
+        StepwellError: it is; the remedy is the name with the target's suffix.
+    """
+    artifact = target.artifact
+    if place.suffix not in FORMATS or place.suffix == f".{artifact}":
+        return
+    if artifact == "c":
+        fact = f"the target {target.name} writes a folder of C, not a {place.suffix} file"
+        raise StepwellError(fact, help=f"name it {place.with_suffix('')}")
+    other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
+    raise StepwellError(
+        f"the target {target.name} writes .{artifact} files, not {place.suffix}",
+        help=f"name it {place.with_suffix('.' + artifact)}"
+        + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
+    )
 
 
 @dataclass(frozen=True)
@@ -105,22 +129,10 @@ class Lowered(Shown):
         """
         self._require_end()
         place = as_path(path)
-        artifact = self.target.artifact
-        if artifact == "c":
-            if place.suffix in FORMATS:
-                fact = (
-                    f"the target {self.target.name} writes a folder of C, not a {place.suffix} file"
-                )
-                raise StepwellError(fact, help=f"name it {place.with_suffix('')}")
+        require_suffix(self.target, place)
+        if self.target.artifact == "c":
             self.artifact.save(place)
             return
-        if place.suffix != f".{artifact}" and place.suffix in FORMATS:
-            other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
-            raise StepwellError(
-                f"the target {self.target.name} writes .{artifact} files, not {place.suffix}",
-                help=f"name it {place.with_suffix('.' + artifact)}"
-                + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
-            )
         write = self.target.write
         if write is None:
             write_atomically(place, self.artifact)

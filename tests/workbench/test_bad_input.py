@@ -30,6 +30,11 @@ def branches_on_data():
         def forward(self, x): return x if x.sum() > 0 else -x
     return Model(), (torch.ones(3),)
 
+def wide(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3, dtype=torch.float64),)
+def trains(): return torch.nn.BatchNorm1d(3), (torch.ones(2, 3),)
+def drops(): return torch.nn.Dropout(), (torch.ones(2, 3),)
+def none(): return []
+def numbers(): return [3]
 bare = torch.nn.Linear(3, 3)
 def good(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3),)
 """
@@ -37,7 +42,7 @@ MODEL_ERRORS = {
     "nothing.pt2": "the file nothing.pt2 does not exist",
     "nothing.mlir": "the file nothing.mlir does not exist",
     "nothing.py:f": "the file nothing.py does not exist",
-    "models.py": "an unknown kind",
+    "models.py": "name a function: models.py:three",
     "models.py:nothing": "no callable",
     "models.py:number": "no callable",
     "models.py:three": "return (module",
@@ -45,6 +50,9 @@ MODEL_ERRORS = {
     "models.py:not_a_module": "instead of torch.nn.Module",
     "models.py:branches_on_data": "torch.export.export fails on branches_on_data",
     "models.py:bare": "bare in models.py is a module without example inputs",
+    "models.py:wide": "the operands are f64 and f32, of which PyTorch computes no product",
+    "models.py:trains": "trains is in training mode: batch_norm",
+    "models.py:drops": "drops is in training mode: dropout",
     "models.py:leaves": "leaves() fails: SystemExit: 0",
     "models.py:leaves_while_exported": "torch.export.export fails on leaves_while_exported",
     "leaves.py:f": "cannot be imported: SystemExit",
@@ -66,6 +74,15 @@ OTHER = {
     "lower models.py:good -o missing/m.pte": "cannot write",
     "lower models.py:good -o folder": "cannot write",
     "lower models.py:good -o m.tosa": "the target xnnpack writes .pte files, not .tosa",
+    "lower models.py:good -o m.onnx": "the target xnnpack writes .pte files, not .onnx",
+    "lower models.py:good -o m.h": "the target xnnpack writes .pte files, not .h",
+    "lower models.py:good -t c -o m.pte": "write a folder of C, not a .pte file",
+    "lower models.py:good --data models.py:none": "none is named\n  help: --quantize int8",
+    "lower models.py:good --quantize int8 --data models.py:none": "returned no inputs",
+    "lower models.py:good --quantize int8 --data models.py:numbers": "inputs of type int",
+    "lower models.py:good --quantize int8 --data models.py": "models.py is no calibration data",
+    "lower models.py:good --quantize int8 --data garbage.npz": "cannot read garbage.npz",
+    "lower models.py:good --quantize nothing": "there is no quantizer 'nothing'",
     "lower models.py:good --emit-ir missing/m.mlir": "cannot write",
     "lower models.py:good --etrecord missing/m": "cannot write",
     "lower models.py:good -t tosa-1.0+fp --etrecord m": "has no etrecord artifact",

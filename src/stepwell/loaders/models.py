@@ -7,10 +7,12 @@ a mapping in place of the inputs for inputs by keyword; or a mapping with the na
 an `ExportedProgram`.
 """
 
+import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from stepwell.dialects.symbols import asked_quietly
@@ -33,7 +35,7 @@ from stepwell.loaders.dynamic_shapes.exporting import line_of
 from stepwell.loaders.factories import FORMS, made_by, parts_of, users_code
 from stepwell.model_zoo.catalogue.models import SOURCES, find
 from stepwell.program import Program, from_exported_program, load
-from stepwell.quantization.quantizers import find_quantizer
+from stepwell.quantization.quantizers import QUANTIZERS, find_quantizer
 from stepwell.translate.importer.export_call import export
 from stepwell.translate.importer.pt2 import load_pt2
 
@@ -58,6 +60,7 @@ def open_model(
     quantize: str | None = None,
     language: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, int | None] | None = None,
+    data: Sequence[tuple[Any, ...]] | None = None,
 ) -> Model:
     """Open the model that a `MODEL` argument of the command line names.
 
@@ -71,13 +74,16 @@ def open_model(
             `cache_dtype`, `chunk` and `logits` of `export_causal_lm`.
         dynamic: kinds of dynamic dimensions, as for `stepwell.dynamic_shapes`, for a module of a
             callable or of the zoo.
+        data: inputs of calls on which the quantizer is calibrated, in place of the example inputs.
 
     Raises:
         StepwellError: the file or callable does not exist, or the file cannot be read.
     """
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
-        return export_model(attribute, made_by(spec), quantize=quantize, dynamic=dynamic)
+        return export_model(attribute, made_by(spec), quantize=quantize, dynamic=dynamic, data=data)
+    if data is not None:
+        raise StepwellError(f"{spec} is not quantized on data", help=_A_MODULE)
     if any(kind.is_that(Path(spec)) for kind in _LANGUAGE):
         return _from_transformers(Path(spec), quantize, language or {})
     if language:
@@ -101,11 +107,23 @@ def open_model(
         return Model(file.stem, from_exported_program(load_pt2(file, trust=trust)))
     if file.suffix == ".mlir" or file.is_dir():
         return Model(file.stem, load(file))
+    if file.suffix == ".py":
+        with users_code(f"{spec} cannot be read", file):
+            body = ast.parse(file.read_bytes()).body
+        names = [f"{spec}:{held.name}" for held in body if isinstance(held, ast.FunctionDef)]
+        known = ", ".join(names[:5]) or f"{spec}:make"
+        fact = f"{spec} is a file of code, not a model"
+        raise StepwellError(fact, help=f"name a function: {known}")
     raise StepwellError(
         f"{spec} is of an unknown kind", help="MODEL is a .pt2, a saved .mlir, or file.py:callable"
     )
 
 
+CALIBRATED = frozenset(
+    name for name in QUANTIZERS if name.startswith("int") and "dynamic" not in name
+)
+"""Quantizers that choose scales of activations by the inputs that they see."""
+_NO_SCHEMA = SimpleNamespace(arguments=())
 _EXPORTED = "{} is exported already, but {} before the export"
 _A_MODULE = "name a file.py:callable that makes the module"
 
@@ -167,6 +185,7 @@ def export_model(
     *,
     quantize: str | None = None,
     dynamic: Mapping[str, int | None] | None = None,
+    data: Sequence[tuple[Any, ...]] | None = None,
 ) -> Model:
     """Export what a factory returned.
 
@@ -176,6 +195,10 @@ def export_model(
             `ExportedProgram`.
         quantize: the name of a quantizer that is applied to the module first.
         dynamic: kinds of dynamic dimensions (`stepwell.dynamic_shapes`).
+        data: inputs of calls on which it is calibrated, in place of the example inputs.
+
+    Raises:
+        StepwellError: the module cannot be quantized or exported, or is in training mode.
     """
     if isinstance(made, torch.export.ExportedProgram):
         if quantize is not None or dynamic:
@@ -191,14 +214,37 @@ def export_model(
         if kwargs:
             raise StepwellError(f"{name} takes inputs by keyword, which quantizers do not support")
         with users_code(f"quantizer {quantize!r} fails on {name}"):
-            module = find_quantizer(quantize)(module, args)
+            module = find_quantizer(quantize)(module, *(data or [args]))
     if dynamic:
         sizes = dynamic_shapes(module, args, kwargs, dynamic=dynamic)
         insist(sizes, dynamic)
         program, notes = from_exported_program(sizes.program), tuple(map(str, sizes.axes))
         return Model(name, program, module, sizes.inputs, sizes.keywords, notes)
     exported = _exported(name, module, args, kwargs, shapes)
-    return Model(name, from_exported_program(exported), module, args, kwargs)
+    if (trains := what_trains(exported)) is not None:
+        raise StepwellError(
+            f"{name} is in training mode: {trains} computes otherwise in evaluation",
+            help=f"return module.eval() from {name}",
+        )
+    on = f"{len(data)} inputs of --data" if data else "the example inputs alone; --data names more"
+    notes = (f"{quantize} is calibrated on {on}",) if quantize in CALIBRATED else ()
+    return Model(name, from_exported_program(exported), module, args, kwargs, notes)
+
+
+def what_trains(exported: Any) -> str | None:
+    """Return the name of the first node that is random, or normalizes by its batch, because the
+    module is in training mode.
+    """
+    for node in exported.graph.nodes:
+        names = [
+            argument.name for argument in getattr(node.target, "_schema", _NO_SCHEMA).arguments
+        ]
+        bound = dict(zip(names, node.args, strict=False)) | node.kwargs
+        if any(bound.get(name) is True for name in ("train", "training")):
+            drops = next((bound[name] for name in ("p", "dropout") if name in bound), 1)
+            if drops != 0:
+                return str(node.name)
+    return None
 
 
 def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> Any:

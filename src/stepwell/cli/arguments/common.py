@@ -36,6 +36,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         ),
         quantizers,
     )
+    add(
+        "--data",
+        metavar="FILE",
+        help="calibrate --quantize on these inputs: file.py:callable that returns them, each a "
+        "tensor or a tuple, or a .npz with an array of samples for each input",
+    )
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:

@@ -34,7 +34,8 @@ def lower(parser: argparse.ArgumentParser) -> None:
         "--dynamic",
         **SEVERAL,
         metavar="KIND[=MOST]",
-        help="dynamic sizes: batch, sequence, image, all, up to a size (docs/dynamic_shapes.md)",
+        help="dynamic sizes: batch, sequence, image, all, or x:1 (axis 1 of x); x:1=1600 is up to "
+        "1600 (docs/dynamic_shapes.md)",
     )
     add("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     add("--buckets", help="a method for each upper bound of a size: 64,1024, or s77=64,1024")

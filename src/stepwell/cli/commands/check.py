@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
+from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_artifact
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def _certified(arguments: argparse.Namespace) -> str:
     """Lower with a certificate; describe the evidence for its rewrites, and name unproved ones."""
-    model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+    model = open_model(arguments.model, trust=arguments.trust, **quantization_of(arguments))
     try:
         found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
     except StepwellError as error:
@@ -57,7 +58,7 @@ def _certified(arguments: argparse.Namespace) -> str:
 
 def _of_model(arguments: argparse.Namespace) -> CheckResult:
     options = options_of(arguments)
-    model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+    model = open_model(arguments.model, trust=arguments.trust, **quantization_of(arguments))
     with stepping(f"checking {model.name}") as tell:
         result = check(
             model.program,

@@ -6,6 +6,7 @@ from stepwell.cli.commands import options_of
 from stepwell.cli.commands.lower import figures_of, save
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_source
 from stepwell.lowering import lower
 
@@ -14,7 +15,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     """Run the remaining passes on the program, and write the artifact."""
     options = options_of(arguments)
     with waiting(f"emitting {arguments.model}"):
-        model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+        model = open_source(arguments.model, trust=arguments.trust, **quantization_of(arguments))
         lowered = lower(model.program, arguments.target, start=arguments.start, **options)
         save(lowered, arguments.output, arguments.model)
     print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")

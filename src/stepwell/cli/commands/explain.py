@@ -8,6 +8,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_artifact
 from stepwell.cost_model.cost_differences import cost_differences
 from stepwell.cost_model.optimum import optimum
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     else:
         options = options_of(arguments)
         with waiting(f"lowering {arguments.model}"):
-            model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+            model = open_model(arguments.model, trust=arguments.trust, **quantization_of(arguments))
             if arguments.costs:
                 differences = cost_differences(
                     model.program, arguments.costs, arguments.target, **options
@@ -49,9 +50,9 @@ def run(arguments: argparse.Namespace) -> Outcome:
                 explanation.lowered.artifact if is_pte else None,
             )
     if arguments.outside:
-        explanation = replace(explanation, fates=explanation.outside)
+        explanation = replace(explanation, only_outside=True)
     print(explanation)
-    return Outcome({"target": explanation.target, "ops": explanation.fates})
+    return Outcome({"target": explanation.target, "ops": explanation.shown})
 
 
 def _draw_memory(what: str, data: bytes | None) -> Outcome:

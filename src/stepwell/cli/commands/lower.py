@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,15 @@ from stepwell.backends.executorch.running.inspection import write_etrecord
 from stepwell.cli.commands import language_of, options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping, waiting
+from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_source, random_values
 from stepwell.cost_model.budgets import arenas_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.platform.files import write_atomically
+from stepwell.ir.platform.files import require_place, write_atomically
 from stepwell.ir.program import Program
-from stepwell.lowered import FORMATS
+from stepwell.lowered import FORMATS, require_suffix
 from stepwell.lowering import lower
+from stepwell.targets.table import find_target
 
 if TYPE_CHECKING:
     from stepwell.backends.cortex_m.c.standalone import Sources
@@ -28,11 +31,12 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower a model, and write the requested files."""
     options = options_of(arguments)
+    _require_places(arguments, options)
     with waiting(f"lowering {arguments.model}"):
         model = open_source(
             arguments.model,
             trust=arguments.trust,
-            quantize=arguments.quantize,
+            **quantization_of(arguments),
             language=language_of(arguments),
             dynamic=_kinds(arguments.dynamic),
         )
@@ -73,13 +77,41 @@ def run(arguments: argparse.Namespace) -> Outcome:
             print(f"\n{arguments.output}/: {sources}")
         else:
             print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
-        if arguments.buckets and lowered.target.artifact == "pte":
+        is_small = after is None and lowered.program.level == "cmsis"
+        if (arguments.buckets or is_small) and lowered.target.artifact == "pte":
             for name, planned in arenas_of(lowered.artifact).items():
-                print(f"{name}: {planned:,} bytes of activations")
+                if name in lowered.program.methods:
+                    print(f"{name}: {planned:,} bytes of activations")
     if arguments.etrecord:
         write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
     written = (arguments.certify, arguments.emit_ir, arguments.output, arguments.etrecord)
     return Outcome(figures_of(lowered), [path for path in written if path])
+
+
+def _require_places(arguments: argparse.Namespace, options: Mapping[str, Any]) -> None:
+    """Check where files are written before the lowering, which may take long.
+
+    Raises:
+        StepwellError: a folder does not exist, or the suffix is that of another format.
+    """
+    output, target = arguments.output, find_target(arguments.target)
+    is_folder = target.artifact == "c" or "project" in options
+    for path in (arguments.certify, arguments.emit_ir, arguments.etrecord, output):
+        if path is not None and not (path is output and is_folder):
+            require_place(Path(path))
+    if output is None or arguments.to or arguments.stop_after:
+        return
+    emitter_of = {".bpte": "pte", ".c": "c", ".h": "c"}
+    if is_folder:
+        _require_folder(output)
+    elif emitter_of.get(output.suffix) not in target.emitters:
+        require_suffix(target, output)
+
+
+def _require_folder(output: Path) -> None:
+    if output.suffix in FORMATS:
+        fact = f"project= and the targets c write a folder of C, not a {output.suffix} file"
+        raise StepwellError(fact, help=f"name it {output.with_suffix('')}")
 
 
 def _kinds(said: list[str]) -> dict[str, int | None]:
@@ -103,9 +135,7 @@ def save(lowered: Lowered, output: Path, model: str = "") -> Sources | None:
     A target that writes files writes a folder of C for `-O project=…`; its files are returned.
     """
     if lowered.target.artifact == "c" or "project" in lowered.options:
-        if output.suffix in FORMATS:
-            fact = f"project= and the targets c write a folder of C, not a {output.suffix} file"
-            raise StepwellError(fact, help=f"name it {output.with_suffix('')}")
+        _require_folder(output)
         sources = lowered.to_c("model", runtime=None)
         sources.save(output)
         return sources

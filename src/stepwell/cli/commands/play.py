@@ -7,6 +7,7 @@ from pathlib import Path
 
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_source
 from stepwell.inspection.playground import Playground, Playing
 from stepwell.inspection.playground.settings import Asked
@@ -62,6 +63,6 @@ def playground_of(arguments: argparse.Namespace) -> Playground:
         playground = Playground(parse(FIRST), "first")
         playground.take(from_link(spec) if MARK in spec else from_file(read_bytes(Path(spec))))
         return playground
-    model = open_source(spec, trust=arguments.trust, quantize=arguments.quantize)
+    model = open_source(spec, trust=arguments.trust, **quantization_of(arguments))
     inputs = None if model.keywords else model.inputs
     return Playground(model.program, model.name, asked, inputs, spec)

@@ -13,6 +13,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_source
 from stepwell.inspection.viewer import tell, to_dot, to_html, to_model_explorer
 from stepwell.inspection.viewer.highlight import highlighted
@@ -84,8 +85,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def opened(source: str, arguments: argparse.Namespace) -> Model:
     """Open the model or artifact that the command names, with its options."""
-    read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantize")}
-    return open_source(source, **read_as)
+    read_as = {name: getattr(arguments, name) for name in ("trust", "largest")}
+    return open_source(source, **read_as, **quantization_of(arguments))
 
 
 def _say(path: Path, story: Story, is_opened: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_source
 from stepwell.inspection.viewer import tell, to_html
 from stepwell.inspection.viewer.side_by_side import with_beside
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if arguments.model.endswith(".pte"):
         model = Model(arguments.model, read_at_any_size(read_bytes(Path(arguments.model))))
     else:
-        model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+        model = open_source(arguments.model, trust=arguments.trust, **quantization_of(arguments))
     source = model.program
     given = None
     if arguments.inputs:

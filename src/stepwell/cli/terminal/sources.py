@@ -39,6 +39,7 @@ def open_source(
     quantize: str | None = None,
     language: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, int | None] | None = None,
+    data: Sequence[tuple[Any, ...]] | None = None,
 ) -> Model:
     """Open a model (`open_model`), or the program in an artifact (`open_artifact`).
 
@@ -47,7 +48,9 @@ def open_source(
     """
     artifact = open_artifact(spec, largest=largest)
     if artifact is None:
-        return open_model(spec, trust=trust, quantize=quantize, language=language, dynamic=dynamic)
+        return open_model(
+            spec, trust=trust, quantize=quantize, language=language, dynamic=dynamic, data=data
+        )
     return Model(artifact.name, artifact.program)
 
 

@@ -1,0 +1,63 @@
+"""Read the inputs that a quantizer is calibrated on, for `--data FILE`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from stepwell.ir.compat.torch.lazy_imports import torch
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.platform.files import read_bytes
+from stepwell.loaders.factories import made_by, users_code
+
+FORMS = (
+    "--data is a file.py:callable that returns inputs, each a tensor or the tuple of the model's "
+    "arguments, or a .npz with an array for each argument, whose first axis counts samples"
+)
+
+
+def calibration_inputs(spec: str) -> list[tuple[Any, ...]]:
+    """Return the inputs of each call: those of a callable, or the samples of a `.npz`.
+
+    Args:
+        spec: `file.py:callable`, or the path of a `.npz`. Its arrays are the model's arguments in
+            the file's order; the call on sample i takes `array[i]` of each.
+
+    Raises:
+        StepwellError: the file cannot be read, has no samples, or arrays of different lengths.
+    """
+    if spec.endswith(".npz"):
+        return _samples(Path(spec))
+    if not spec.rpartition(":")[0].endswith(".py"):
+        raise StepwellError(f"{spec} is no calibration data", help=FORMS)
+    made = made_by(spec)
+    if isinstance(made, torch.Tensor) or not isinstance(made, Iterable):
+        raise StepwellError(f"{spec} returned {type(made).__name__}", help=FORMS)
+    found: list[tuple[Any, ...]] = []
+    with users_code(f"the inputs of {spec} fail"):
+        for one in cast("Iterable[Any]", made):
+            found.append(
+                tuple(cast("Sequence[Any]", one)) if isinstance(one, tuple | list) else (one,)
+            )
+    others = {type(value).__name__ for one in found for value in one} - {"Tensor"}
+    if others:
+        raise StepwellError(f"{spec} returned inputs of type {sorted(others)[0]}", help=FORMS)
+    if not found:
+        raise StepwellError(f"{spec} returned no inputs", help=FORMS)
+    return found
+
+
+def _samples(path: Path) -> list[tuple[Any, ...]]:
+    read_bytes(path)  # A missing file is an error of the usual form.
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            arrays = [torch.from_numpy(held[name]) for name in held.files]
+    except (ValueError, OSError, EOFError, KeyError, TypeError) as error:
+        raise StepwellError(f"{path} cannot be read as a .npz: {error}", help=FORMS) from None
+    lengths = {len(array) if array.dim() else 0 for array in arrays}
+    if len(lengths) != 1 or lengths == {0}:
+        raise StepwellError(f"the arrays of {path} have no common number of samples", help=FORMS)
+    return [tuple(array[at] for array in arrays) for at in range(lengths.pop())]
