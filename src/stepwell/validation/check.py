@@ -202,7 +202,7 @@ def check_file(target: Target, artifact: bytes, program: Program, *, seed: int =
     run = Checked(work, 0)
     run.start(None, seed)
     run.add(*compare_with_engine(target, artifact, work, run.recordings))
-    return run.result(target.name, started)
+    return run.result(target.name, started, of_file=True)
 
 
 def _silent(what: str, number: int, of: int) -> None:

@@ -105,17 +105,28 @@ class CheckResult(Shown):
     deviations: tuple[TakenDeviation, ...] = ()
     """Classes of numbers that the lowering may lose (`docs/semantics.md`); these are no findings.
     """
+    of_file: bool = False
+    """Whether an artifact was compared with the program in it, without its model."""
 
     @property
     def ok(self) -> bool:
         """Whether the check found no difference."""
         return not self.findings
 
+    @property
+    def verdict(self) -> str:
+        """What was found, as a clause; of a file, what was not looked at, too."""
+        if not self.ok:
+            return f"{len(self.findings)} findings"
+        if self.of_file:
+            return (
+                "the engine computes what the program in the file says; whether that is the "
+                "model's function was not looked at (`stepwell validate` compares both)"
+            )
+        return "every pass is within its error bound"
+
     def __repr__(self) -> str:
-        text = (
-            "every pass is within its error bound" if self.ok else f"{len(self.findings)} findings"
-        )
-        return f"<check of a lowering to {self.target}: {text}; print it>"
+        return f"<check of a lowering to {self.target}: {self.verdict}; print it>"
 
     def _tried(self) -> list[str]:
         """Return lines of text that list the samples on which each method was checked."""
@@ -170,11 +181,9 @@ class CheckResult(Shown):
         rows += ["", *self._tried()]
         rows += [*(f"not compared: {line}" for line in self.skipped)]
         if self.ok:
-            rows.append(
-                f"{self.target}: every pass is within its error bound ({self.seconds:.1f} s)"
-            )
+            rows.append(f"{self.target}: {self.verdict} ({self.seconds:.1f} s)")
         else:
-            rows.append(f"{self.target}: {len(self.findings)} findings; the first:")
+            rows.append(f"{self.target}: {self.verdict}; the first:")
             rows.append(str(self.findings[0]))
         if self.deviations:
             rows += ["", "classes of numbers that may be lost, by the choice of numerics:"]

@@ -111,7 +111,7 @@ function say() {
 
 // ---- left: the program ---------------------------------------------------------------------
 function draw() {
-  const options = [["", "nothing: as it came"], ...result.stages.slice(1).map((s) => [s, s])];
+  const options = [["", "the source program"], ...result.stages.slice(1).map((s) => [s, s])];
   const steps = result.steps.filter((s) => !s.off && s.applied).map((s) => [s.path, `… ${s.name}`]);
   if (asked.at && ![...options, ...steps].some(([value]) => value === asked.at)) steps.unshift([asked.at, asked.at]);
   $("at").replaceChildren(...options.map(option), make("optgroup", { label: "a step" }, ...steps.map(option)));

@@ -49,6 +49,10 @@ _PLACES = {
 }
 
 
+BINARIES = frozenset({"ethosu.binary"})
+"""Ops that contain commands of another compiler, whose work is not known."""
+
+
 @dataclass(frozen=True)
 class Fate:
     """The ops to which one op of the model was lowered, or the reasons why it was not.
@@ -87,6 +91,13 @@ class Explanation(Shown):
     fates: tuple[Fate, ...]
     lowered: Lowered | None = None
     """The lowering; None for a given artifact."""
+    only_outside: bool = False
+    """Whether the table lists the ops alone that kernels run; shares are of the whole work."""
+
+    @property
+    def shown(self) -> tuple[Fate, ...]:
+        """Return the ops that the table lists."""
+        return self.outside if self.only_outside else self.fates
 
     def fate(self, node: str) -> Fate:
         """Return what became of the op of one node of the model."""
@@ -131,17 +142,20 @@ class Explanation(Shown):
     def __str__(self) -> str:
         total = sum(fate.cost for fate in self.fates) or 1
         counts = Counter(fate.where.split(" ")[0] for fate in self.fates)
-        names = [f"{fate.op} {fate.node}" for fate in self.fates]
+        shown = self.shown
+        binaries = sorted({fate.op for fate in self.fates} & BINARIES)
+        names = [fate.op if fate.op == fate.node else f"{fate.op} {fate.node}" for fate in shown]
         wide = max(map(len, (*names, "op of the model")))
-        lines = max((len(fate.line or "") for fate in self.fates), default=0)
+        lines = max((len(fate.line or "") for fate in shown), default=0)
         rows = [
             f"{len(self.fates)} ops {'to' if self.lowered else 'in'} {self.target}: "
             + ", ".join(f"{n} {_PLACES.get(where, where)}" for where, n in counts.most_common()),
-            *(["", *advice_lines(self.left, total)] if self.left else []),
+            *(["", *advice_lines(self.left, total)] if self.left and not binaries else []),
+            *(f"the work in {name} is not known; shares are of the other ops" for name in binaries),
             "",
             f"{'work':>6}  {'op of the model':{wide}}  {'line':{lines}}  {'where':10}  became",
         ]
-        for fate, name in zip(self.fates, names, strict=True):
+        for fate, name in zip(shown, names, strict=True):
             became = _spelled(fate.became) or (f"into {fate.into}" if fate.into else "")
             by = f"  [{', '.join(fate.by)}]" if fate.by else ""
             rows.append(
@@ -188,9 +202,11 @@ def explain_artifact(program: Program, name: str) -> Explanation:
     number = 0
     for method, func in program.methods.items():
         for op in _ops(func.body.block):
+            is_binary = op.name in BINARIES
             inside = "delegate" in op.name
-            place = f"delegate {number}" if inside else "backend" if is_whole else "kernel"
-            number += inside
+            place = "backend" if is_whole else "kernel"
+            place = f"delegate {number}" if inside or is_binary else place
+            number += inside or is_binary
             inner = (i for i in op.walk() if i is not op and i.results) if inside else (op,)
             for one in inner:
                 if not isinstance(one, _SILENT):
@@ -201,7 +217,8 @@ def explain_artifact(program: Program, name: str) -> Explanation:
 def _fate_in_file(op: Operation, method: str, place: str) -> Fate:
     node, at = node_name(op.location) or _hint(op), op.location
     line, path = source_line(at), module_path(at)
-    return Fate(op_name(op), node, method, line, path, operations(op), place, (), (), None, ())
+    cost = 0 if op.name in BINARIES else operations(op)
+    return Fate(op_name(op), node, method, line, path, cost, place, (), (), None, ())
 
 
 def fates(source: Program, lowered: Lowered) -> list[Fate]:

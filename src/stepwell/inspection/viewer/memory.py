@@ -13,6 +13,7 @@ from stepwell.backends.executorch.container import (
     Move,
     OptionalTensorList,
     Planned,
+    ScalarType,
     State,
     TensorList,
     TensorValue,
@@ -82,7 +83,8 @@ def _plan(method: Method) -> MemoryPlan:
     for at, step in enumerate(method.instructions):
         made = _made(step)
         for index in _values(step, method):
-            is_view = index not in touched and made and index not in made
+            is_new = index not in touched and made and index not in made
+            is_view = is_new and not _is_scratch(step, method, index)
             pieces = list(_written(writes, _place(method, index))) if is_view else []
             for when, piece in pieces:
                 # The bytes of a view are live since they were written, by one call or by several.
@@ -115,6 +117,15 @@ def _plan(method: Method) -> MemoryPlan:
     ]
     held.sort(key=lambda one: (one.offset, one.first))
     return MemoryPlan(method.name, method.arena_sizes[largest], steps, tuple(held))
+
+
+def _is_scratch(step: Instruction, method: Method, index: int) -> bool:
+    """Whether a call takes a tensor to write into for itself: `cortex_m` has no other bytes without
+    a sign.
+    """
+    value = method.values[index]
+    is_theirs = isinstance(step, KernelCall) and step.kernel.startswith("cortex_m::")
+    return is_theirs and isinstance(value, TensorValue) and value.scalar_type is ScalarType.BYTE
 
 
 def _made(step: Instruction) -> frozenset[int]:

@@ -81,9 +81,11 @@ def report_table(report: Report) -> str:
         (s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps if s.applied
     ]
     outside = report.outside.most_common()
+    left = report.outside.total()
     return (
-        f"<p><b>{escape(report.target)}</b>: {report.delegates} delegates, "
-        f"{report.outside.total()} ops outside, {report.seconds:.2f} s</p>"
+        f"<p><b>{escape(report.target)}</b>: {report.delegates} delegate"
+        f"{'s' * (report.delegates != 1)}, {left} op{'s' * (left != 1)} outside, "
+        f"{report.seconds:.2f} s</p>"
         + advice_table(report.advice)
         + table(("step", "applied", "ops after", "ms"), steps)
         + (table(("left to kernels", "count"), outside) if outside else "")
