@@ -319,3 +319,35 @@ def test_mlperf_tiny_runs_on_emulated_boards(
     assert builds.equals(wanted, builds.run_on_host(sources, tmp_path, [x]))
     assert builds.equals(wanted, builds.run_on_files(cpu, sources, tmp_path, [x]))
     assert builds.sizes_on(cpu, sources, tmp_path)["ram"] <= sources.arena + 16
+
+
+class _Offset(nn.Module):
+    """A linear layer of quantized weights whose zero point is not 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-100, 100, (5, 16), dtype=torch.int8))
+        self.register_buffer("bias", torch.randint(-2000, 2000, (5,), dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        ops: Any = torch.ops.quantized_decomposed
+        bytes_of = (-128, 127, torch.int8)
+        given = ops.quantize_per_tensor(x, 0.05, 3, *bytes_of)
+        y = nn.functional.linear(
+            ops.dequantize_per_tensor(given, 0.05, 3, *bytes_of),
+            ops.dequantize_per_tensor(self.weight, 0.01, 7, *bytes_of),
+            ops.dequantize_per_tensor(self.bias, 0.0005, 0, -(2**31), 2**31 - 1, torch.int32),
+        )
+        made = ops.quantize_per_tensor(y, 0.1, -5, *bytes_of)
+        return ops.dequantize_per_tensor(made, 0.1, -5, *bytes_of)
+
+
+@needs_boards
+@pytest.mark.parametrize("cpu", ["cortex-m4", "cortex-m55"])
+def test_rows_by_weights_with_a_zero_point_have_their_bias(cpu: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(6, 16)
+    lowered = stepwell.lower(torch.export.export(_Offset().eval(), (x,)), cpu)
+    assert re.search("filter_offset = -?7", str(lowered.program))
+    data = builds.run_on_core(cpu, lowered.to_c(runtime=None), tmp_path, [x])
+    assert builds.equals(lowered.program.run(x)[0], data)

@@ -665,7 +665,7 @@ static void sw_transpose_conv2d(const sw_conv_params *p, const int8_t *in, const
 /* section linear: tile */
 /* Four rows by each column. */
 static SW_APART void sw_linear_four(const sw_matmul_params *p, const int8_t *x, const int8_t *w,
-                                    int8_t *out)
+                                    const int32_t *bias, int8_t *out)
 {
     const uint32x4_t places = vmulq_n_u32(vidupq_n_u32(0u, 1), (uint32_t)p->columns);
     int32_t given[4] = {0, 0, 0, 0};
@@ -675,7 +675,8 @@ static SW_APART void sw_linear_four(const sw_matmul_params *p, const int8_t *x, 
     }
     const int32x4_t first = vldrwq_s32(given);
     for (int32_t column = 0; column < p->columns; column++) {
-        const int32_t weights = (p->in_offset == 0) ? 0 : (p->in_offset * sw_total(w, p->inner));
+        int32_t weights = (bias == NULL) ? 0 : bias[column];
+        weights += (p->in_offset == 0) ? 0 : (p->in_offset * sw_total(w, p->inner));
         int32x4_t all = vaddq_s32(sw_dot4(x, p->inner, w, p->inner, weights), first);
         all = sw_requantize4_n(all, p->multiplier, p->shift);
         all = sw_clamp4(all, p->out_offset, p->low, p->high);
@@ -695,8 +696,8 @@ static void sw_linear(const sw_matmul_params *p, const int8_t *in, const int8_t 
         sw_run_tiles(&tile, in, p->rows, out);
         return;
     }
-    for (; (row + 4) <= p->rows; row += 4) { /* Of batched products, which have no bias. */
-        sw_linear_four(p, &in[row * p->inner], weight, &out[row * p->columns]);
+    for (; (row + 4) <= p->rows; row += 4) {
+        sw_linear_four(p, &in[row * p->inner], weight, bias, &out[row * p->columns]);
     }
     for (; row < p->rows; row++) {
         const int8_t *x = &in[row * p->inner];
