@@ -70,13 +70,9 @@ from stepwell.pipelines.pass_pipeline.named_passes import (
 from stepwell.pipelines.pass_pipeline.pass_text import parse_passes
 from stepwell.plugins.plugins import load_entry_points, load_plugin
 
-_DUMPS = {
-    "before-all": "before every pass",
-    "after-all": "after every pass",
-    "after-change": "after each pass that changes it",
-    "after-failure": "after a pass that fails",
-}
-"""When the IR is printed, by the end of the option's name."""
+_DUMPS = {"before-all": "before every pass", "after-all": "after every pass",
+          "after-change": "after each pass that changes it",
+          "after-failure": "after a pass that fails"}  # fmt: skip
 _ALIASES = {
     "--mlir-print-debuginfo": "print_debuginfo",
     "--mlir-print-op-generic": "print_op_generic",
@@ -261,9 +257,8 @@ class OptMain(xDSLOptMain):
                 if self.args.time_passes:
                     took = time.perf_counter() - started
                     print(f"{one.name}: {took * 1e3:.2f} ms", file=sys.stderr)
-                last = at == len(passes) - 1
-                is_stated = LEVEL in module.attributes
-                self._verify(module, whole=is_stated and last and level_of(module) != came_at)
+                is_done = at == len(passes) - 1 and LEVEL in module.attributes
+                self._verify(module, whole=is_done and level_of(module) != came_at)
             except StepwellError as error:
                 if self.args.mlir_print_ir_after_failure:
                     self._dump(module, "After", one, " Failed")
@@ -311,8 +306,7 @@ def check_module(module: ModuleOp, whole: bool = True) -> None:
     Args:
         module: any module; one without methods may contain anything.
         whole: whether every op must also belong to the level that the module states. Between
-            passes, and after passes that do not reach the next level, a program may mix ops of two
-            levels; so may a text that states none.
+            passes, and in a text that states no level, a program may mix ops of two levels.
     """
     if problems := list(find_problems(module, membership=whole)):
         raise VerificationError(problems)

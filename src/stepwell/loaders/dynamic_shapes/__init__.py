@@ -109,7 +109,7 @@ def dynamic_shapes(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    dynamic: Dynamic = "all",
+    dynamic: str | Sequence[str] | Mapping[str, int | None] | Mapping[str, Limits] = "all",
 ) -> OpenSizes:
     """Find which input dimensions of a model can be dynamic.
 
