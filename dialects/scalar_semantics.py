@@ -262,19 +262,24 @@ def ge(x: Term, y: Scalar) -> Term:
     return x >= y
 
 
+def truth(x: Term) -> Term:
+    """Return whether a number is not 0; of a bool, the bool itself."""
+    return not_(not_(x))
+
+
 @means("aten.logical_and.default", "tosa.logical_and")
 def logical_and(x: Term, y: Term) -> Term:
-    return x & y
+    return truth(x) & truth(y)
 
 
 @means("aten.logical_or.default", "tosa.logical_or")
 def logical_or(x: Term, y: Term) -> Term:
-    return x | y
+    return truth(x) | truth(y)
 
 
 @means("aten.logical_xor.default", "tosa.logical_xor")
 def logical_xor(x: Term, y: Term) -> Term:
-    return xor(x, y)
+    return xor(truth(x), truth(y))
 
 
 @means("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
