@@ -351,3 +351,14 @@ def test_rows_by_weights_with_a_zero_point_have_their_bias(cpu: str, tmp_path: P
     assert re.search("filter_offset = -?7", str(lowered.program))
     data = builds.run_on_core(cpu, lowered.to_c(runtime=None), tmp_path, [x])
     assert builds.equals(lowered.program.run(x)[0], data)
+
+
+@needs_boards
+def test_copies_of_channels_are_built_without_a_warning(tmp_path: Path) -> None:
+    """GCC follows calls with constants: no loop may seem to pass the end of an array."""
+    layer = nn.Conv1d(3, 12, 2, dilation=2, groups=3)
+    x = torch.randn(1, 3, 9)
+    exported = torch.export.export(stepwell.quantize(layer, "int8-cortex-m", [x]), (x,))
+    lowered = stepwell.lower(exported, "cortex-m55")
+    data = builds.run_on_core("cortex-m55", lowered.to_c(runtime=None), tmp_path, [x])
+    assert builds.equals(lowered.program.run(x)[0], data)

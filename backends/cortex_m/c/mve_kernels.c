@@ -490,7 +490,7 @@ static SW_APART void sw_depthwise_few(const sw_conv_params *p, const sw_depthwis
                                       const int32_t *shift, int is_two, int8_t *out)
 {
     int32_t own[3][8] = {{0}};
-    for (int32_t oc = 0; oc < p->out_c; oc++) {
+    for (int32_t oc = 0; (oc < p->out_c) && (oc < 8); oc++) {
         own[0][oc] = (bias != NULL) ? bias[oc] : 0;
         own[1][oc] = multiplier[oc];
         own[2][oc] = shift[oc];
