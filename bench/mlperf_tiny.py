@@ -198,11 +198,11 @@ def flash(sources: Any, target: str, library: Path | None) -> int:
         linked = [str(library / target / "libcmsis-nn.a")]
     with tempfile.TemporaryDirectory() as place:
         sources.save(Path(place))
-        command = [f"{prefix}gcc", *machine, "-ffunction-sections", "-nostdlib", "-r"]
-        command += ["-Wl,--gc-sections,-e,model_run", "model.c", *linked, "-o", "part.o"]
-        if prefix.startswith("riscv"):
-            command.insert(1, "--specs=picolibc.specs")
-        subprocess.run(command, cwd=place, check=True, capture_output=True)
+        specs = ["--specs=picolibc.specs"] if prefix.startswith("riscv") else []
+        compiled = [f"{prefix}gcc", *specs, *machine, "-ffunction-sections", "-c", "model.c"]
+        joined = [f"{prefix}gcc", *machine, "-nostdlib", "-r", "-Wl,--gc-sections,-e,model_run"]
+        for command in (compiled, [*joined, "model.o", *linked, "-o", "part.o"]):
+            subprocess.run(command, cwd=place, check=True, capture_output=True)
         sizes = subprocess.run(
             [f"{prefix}size", "-A", "part.o"], cwd=place, check=True, capture_output=True, text=True
         ).stdout
@@ -273,7 +273,8 @@ def stock(name: str, target: str, given: argparse.Namespace) -> Cell | str:
             StateTarget(find_cpu(target)).apply(program, History())  # Scratch is not in the file.
             lowered = stepwell.lower(program, target)
         except stepwell.StepwellError as error:
-            return f"{held[0]}, {held[1]}, wrong: {error.problems[0].fact}"
+            fact = error.problems[0].fact.partition(":")
+            return f"{told([*held[:2]])}; wrong from {fact[0]} on"
         if given.cmsis_nn is not None:
             held[2] = on_cpu(name, lowered, target, "cmsis-nn", given)[2]
         return held
@@ -284,7 +285,7 @@ def stock(name: str, target: str, given: argparse.Namespace) -> Cell | str:
     cell = on_npu([compile_tosa(data, target).estimate for data in delegates])
     if not left:
         return cell
-    return f"{', '.join(map(str, cell))}; on the CPU {', '.join(left)}"
+    return f"{told(cell)}; on the CPU {', '.join(left)}"
 
 
 FLOWS: dict[str, Callable[[str, str, argparse.Namespace], Cell | str]] = {

@@ -50,12 +50,13 @@ from stepwell.translate.rewrites.cmsis import (
     Io,
     OrderOperators,
     PadAfterView,
+    SplitProjection,
     StateTarget,
     TurnRow,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
 from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
-from stepwell.translate.rewrites.cmsis.layout.lower_permute import LowerPermute
+from stepwell.translate.rewrites.cmsis.layout.lower_permute import LowerPermute, PermuteToView
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
@@ -248,6 +249,7 @@ def cortex_m_pipeline(
             LiftNumberOperand(),
             DecomposeForKernels(),
             FoldConstants(),
+            GreedyRewrites("split-projections", (SplitProjection(), PermuteToView())),
             *((ChannelsLastPorts(),) if io_layout == CHANNELS_LAST else ()),
             *PLACE_LAYOUTS,
             NamedPass("share-kernels", ShareCommonSubexpressions()),

@@ -7,6 +7,7 @@ from stepwell.translate.rewrites.cmsis.layout.assign_layouts import AssignLayout
 from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import ChannelsLastPorts
 from stepwell.translate.rewrites.cmsis.layout.integer_ports import IntegerPorts, Io
 from stepwell.translate.rewrites.cmsis.layout.order_operators import OrderOperators
+from stepwell.translate.rewrites.cmsis.layout.split_projection import SplitProjection
 from stepwell.translate.rewrites.cmsis.layout.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.layout.turn_row import TurnRow
 from stepwell.translate.rewrites.cmsis.operators.explain_floats import ExplainFloats
@@ -43,6 +44,7 @@ __all__ = [
     "Io",
     "OrderOperators",
     "PadAfterView",
+    "SplitProjection",
     "StateTarget",
     "TurnRow",
 ]

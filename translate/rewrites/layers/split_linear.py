@@ -44,8 +44,11 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rules import read_rules
 
+ROWS = "rows"
+"""The recipe of some output features of a weight or bias."""
 
-@recipe("rows", lambda held: held["start"])
+
+@recipe(ROWS, lambda held: held["start"])
 def rows(tensor: torch.Tensor, *, start: int, stop: int) -> torch.Tensor:
     """Return output features `start:stop` of a weight `[out, …]` or bias `[out]`; a view."""
     return tensor[start:stop]

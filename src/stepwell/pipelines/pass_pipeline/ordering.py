@@ -238,6 +238,8 @@ decompose-for-kernels: -> apart; ends plain shared typed
     those kernels compute.
 fold-constants-of-kernels:
     Operations that the decompositions produced may have constant operands.
+split-projections:
+    A packed projection is split before its parts are moved and its kernel sums computed.
 channels-last-ports:
     Images that would be transposed at an input or output are taken and returned channels last.
 lower-layouts: -> met
