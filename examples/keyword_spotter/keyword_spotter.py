@@ -141,12 +141,16 @@ def recorded(folder: Path) -> tuple[list[str], Tensor, Tensor]:
     for index, label in enumerate(labels):
         for path in sorted((folder / label).glob("*.wav")):
             with wave.open(str(path)) as file:
+                if (file.getnchannels(), file.getsampwidth()) != (1, 2):
+                    raise SystemExit(f"{path} is not of one channel and 16 bits")
                 data = bytearray(file.readframes(file.getnframes()))
-                step = file.getframerate() / RATE * file.getnchannels()
+                step = file.getframerate() / RATE
             whole = torch.frombuffer(data, dtype=torch.int16).float() / 32768
             at = (torch.arange(RATE) * step).long()
             samples.append(torch.where(at < len(whole), whole[at.clamp(max=len(whole) - 1)], 0.0))
             classes.append(index)
+    if len(set(classes)) != len(labels) or not samples:
+        raise SystemExit(f"{folder} has no folder of .wav files for each word")
     return labels, torch.stack(samples), torch.tensor(classes)
 
 
@@ -174,7 +178,7 @@ def trained(samples: Tensor, classes: Tensor, epochs: int) -> Spotter:
 def lowered(spotter: Spotter, samples: Tensor, target: str = "c-wasm32-simd") -> stepwell.Lowered:
     """Quantize the classifier to int8 on a few sounds, and lower it with its front end."""
     with torch.no_grad():
-        seen = [spotter.front(one[None]) for one in samples[:: len(samples) // 40]]
+        seen = [spotter.front(one[None]) for one in samples[:: max(1, len(samples) // 40)]]
     net = stepwell.quantize(spotter.net, "int8-cortex-m", seen)
     exported = torch.export.export(Spotter(spotter.front, net), (samples[:1],))
     return stepwell.lower(exported, target)
@@ -216,11 +220,17 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     where = arguments.recordings
+    if where and not where.is_dir():
+        parser.error(f"{where} is no folder")
     labels, samples, classes = recorded(where) if where else synthesized(160, 1)
+    _, unheard, truth = synthesized(20, 2)
+    if where:  # Every fifth recording is not trained on.
+        is_unheard = torch.arange(len(samples)) % 5 == 4
+        unheard, truth = samples[is_unheard], classes[is_unheard]
+        samples, classes = samples[~is_unheard], classes[~is_unheard]
     spotter = trained(samples, classes, arguments.epochs)
     found = lowered(spotter, samples)
     write(found, labels, arguments.folder)
-    _, unheard, truth = synthesized(20, 2) if not where else (labels, samples, classes)
     scores = torch.cat([found.program.run(one[None])[0] for one in unheard])
     right = int((scores.argmax(1) == truth).sum())
     save_wav(unheard[0], arguments.folder / "word.wav")

@@ -218,7 +218,10 @@ export async function load(bytes) {
     const missing = end - memory.buffer.byteLength;
     if (missing > 0) memory.grow(Math.ceil(missing / 65536));
     net[name] = (...given) => {
-      given.forEach((values, n) => places[n].view().set(values));
+      inputs.forEach(([kind, count], n) => {
+        if (given[n]?.length !== count) throw new Error(`input ${n} takes ${count} of ${kind}`);
+        places[n].view().set(given[n]);
+      });
       const status = functions[name](...places.map((place) => place.at));
       if (status !== 0) throw new Error(`${name} returns ${status}`);
       const made = places.slice(inputs.length).map((place) => place.view().slice());

@@ -17,6 +17,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     with waiting(f"emitting {arguments.model}"):
         model = open_source(arguments.model, trust=arguments.trust, **quantization_of(arguments))
         lowered = lower(model.program, arguments.target, start=arguments.start, **options)
-        save(lowered, arguments.output, arguments.model)
-    print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+        sources = save(lowered, arguments.output, arguments.model)
+    size = f"{arguments.output.stat().st_size:,} bytes"
+    print(f"{arguments.output}: {size}" if sources is None else f"{arguments.output}/: {sources}")
     return Outcome(figures_of(lowered), [arguments.output])
