@@ -169,7 +169,11 @@ def test_the_loader_runs_the_module_in_javascript(tmp_path: Path) -> None:
         'const net = await load(readFileSync("ring.wasm"));\n'
         f"const told = {json.dumps(calls.tolist())}.map((x) => [...net.ring_run(x)]);\n"
         f"net.reset();\ntold.push([...net.ring_run({json.dumps(calls[0].tolist())})]);\n"
-        "console.log(JSON.stringify(told));\n"
+        "let refused = 0;\n"
+        "for (const given of [[], [[1, 2, 3, 4, 5]]]) {\n"
+        "  try { net.ring_run(...given); } catch (error) {\n"
+        "    refused += String(error).includes('input 0 takes 6 of float');\n  }\n}\n"
+        "console.log(JSON.stringify(refused === 2 ? told : []));\n"
     )
     done = subprocess.run(["node", "run.mjs"], cwd=tmp_path, check=True, capture_output=True)
     session = lowered.program.start()
