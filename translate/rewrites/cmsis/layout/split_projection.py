@@ -22,7 +22,6 @@ for %v = quant.scast(%l) : (…) -> tensor<2 x 6 x i8>
 for $W = "tensor<6x4x!quant.uniform<i8<-127:127>:f32, 0.25>>", $L = "tensor<2x6x!quant.uniform<i8:f32, 2.0:-1>>"
 for %x = "tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>", $part = "aten.slice.Tensor"
 for $dim = 1, $start = 2, $end = 4, $S = [2, 2], $I = i8
-not for $start = 0, $end = 6, $S = [2, 6]
 """
 
 from __future__ import annotations
