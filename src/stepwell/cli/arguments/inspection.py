@@ -71,6 +71,7 @@ def explain(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add("--outside", **FLAG, help="only the ops that are left to kernels")
     add("--memory", **FLAG, help="the plan of a .pte's arena over time instead")
+    add("--deploy", **FLAG, help="what an application needs to run the .pte, instead")
     add(
         "--costs",
         nargs=2,
