@@ -27,9 +27,8 @@ import stepwell
 from stepwell.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(
-    (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")), key=lambda path: path.relative_to(ROOT)
-)
+DOCS = (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/deploy/*.md"))
+PAGES = sorted((*ROOT.glob("*.md"), *DOCS), key=lambda path: path.relative_to(ROOT))
 LANGUAGES = {"python", "sh", "mlir", "text", "diff"}
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>before|slow|absent|needs): (?P<about>.*?)\s*-->"
@@ -192,11 +191,11 @@ def _is_there(names: list[str]) -> None:
 
 def test_every_page_is_in_the_site_and_every_link_within_it_leads_somewhere() -> None:
     """What `make docs` checks of all pages, of those at hand, without mkdocs."""
-    for page in ROOT.glob("docs/*.md"):
+    for page in DOCS:
         prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
         for target in re.findall(r"\]\(([^)#\s]+)", prose):
             generated = target.startswith(("reference/", "tutorials/", "figures/", "http"))
             assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    for page in ROOT.glob("docs/*.md"):
-        assert f": {page.name}\n" in listed, f"{page.name} is not in mkdocs.yml"
+    for page in DOCS:
+        assert f": {page.relative_to(ROOT / 'docs')}\n" in listed, f"{page.name} is not in mkdocs.yml"
