@@ -174,6 +174,8 @@ def asked(words: list[str], block: Block) -> None:
         text = (ROOT / named[0]).read_text(encoding="utf-8") if command == "python" else ""
         flags = [a for a in arguments if a.startswith("-")] if command == "python" else []
         assert all(f'"{flag}"' in text for flag in flags), (words, flags)
+    elif command == "cmake":
+        _is_there([a for a in arguments if a.startswith("examples/")])
     elif command == "make":
         targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M)
         assert arguments[0] in targets, words
