@@ -30,6 +30,7 @@ from stepwell.ir.rewriting.rewrite import (
     parts_of,
     step_name,
 )
+from stepwell.ir.rewriting.xdsl_passes import AnyStep, as_step
 from stepwell.ir.side_effects import is_one_of
 from stepwell.ir.traversal import walk
 
@@ -71,11 +72,12 @@ class Pipeline(Shown):
 
     def __post_init__(self) -> None:
         """Reject two passes with the same name, because edits would be ambiguous."""
+        object.__setattr__(self, "steps", tuple(map(as_step, self.steps)))
         for step in self.steps:
             if not is_one_of(type(step), (Rewrite, Pass)):
                 raise StepwellError(
                     f"pipeline {self.name!r}: {step!r} is not a pass",
-                    help="a pass is an instance of Rewrite or of Pass",
+                    help="a pass is an instance of Rewrite or Pass, or a pass or pattern of xDSL",
                 )
         counts = Counter(map(step_name, self.steps))
         twice = [name for name, count in counts.items() if count > 1]
@@ -124,13 +126,13 @@ class Pipeline(Shown):
             f"pipeline {self.name!r} has no pass {path!r}", help=f"{near}passes are {names}"
         )
 
-    def after(self, path: str, *steps: Step | type[Step]) -> Pipeline:
+    def after(self, path: str, *steps: AnyStep) -> Pipeline:
         """Return a pipeline with more passes after the named one, or more rewrites
         after a rewrite.
         """
         return self._spliced(path, (), _instances(steps))
 
-    def before(self, path: str, *steps: Step | type[Step]) -> Pipeline:
+    def before(self, path: str, *steps: AnyStep) -> Pipeline:
         """Return a pipeline with more passes before the named one, or more rewrites before a
         rewrite.
         """
@@ -148,7 +150,7 @@ class Pipeline(Shown):
             changed = changed._replaced(at, None if at in whole else part, ())
         return changed
 
-    def replace(self, path: str, step: Step | type[Step]) -> Pipeline:
+    def replace(self, path: str, step: AnyStep) -> Pipeline:
         """Return a pipeline with the named pass or rewrite replaced by another."""
         return self._replaced(*self.find(path), _instances((step,)))
 
@@ -223,14 +225,14 @@ def _census(program: Program) -> Counter[type[Operation]]:
     return Counter(map(type, walk(program.module)))
 
 
-def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:
+def _instances(steps: tuple[AnyStep, ...]) -> tuple[Step, ...]:
     """Instantiate passes that are passed as classes, with default fields.
 
     Raises:
         StepwellError: a class needs arguments.
     """
     try:
-        return tuple(step() if isinstance(step, type) else step for step in steps)
+        return tuple(step() if isinstance(step, type) else step for step in map(as_step, steps))
     except TypeError as error:
         raise StepwellError(f"a pass cannot be created: {error}", help="pass an instance") from None
 

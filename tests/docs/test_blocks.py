@@ -200,4 +200,6 @@ def test_every_page_is_in_the_site_and_every_link_within_it_leads_somewhere() ->
             assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in DOCS:
-        assert f": {page.relative_to(ROOT / 'docs')}\n" in listed, f"{page.name} is not in mkdocs.yml"
+        assert f": {page.relative_to(ROOT / 'docs')}\n" in listed, (
+            f"{page.name} is not in mkdocs.yml"
+        )

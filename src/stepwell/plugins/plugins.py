@@ -36,6 +36,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import RewritePattern
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -215,7 +217,8 @@ def _collect(module: ModuleType) -> None:
             REGISTRY.dialect(value)
         elif inspect.isclass(value) and value.__module__ == module.__name__:
             is_step = issubclass(value, Rewrite | Pass) and not inspect.isabstract(value)
-            if is_step and isinstance(vars(value).get("name"), str):
+            is_xdsl = issubclass(value, ModulePass | RewritePattern)
+            if is_xdsl or (is_step and isinstance(vars(value).get("name"), str)):
                 REGISTRY.step(cast("type[Step]", value))
 
 

@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Dialect, Operation
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import RewritePattern
 
 from stepwell.ir import levels, work
 from stepwell.ir.declared import inference, interpretation
@@ -20,7 +22,8 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import Level
 from stepwell.ir.options import nearest
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
+from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step, step_name
+from stepwell.ir.rewriting.xdsl_passes import Xdsl, as_step
 from stepwell.ir.syntax import text
 
 if TYPE_CHECKING:
@@ -139,13 +142,20 @@ class Registry:
             levels.register_level(level)
             self._note("levels", level.name, levels.LEVELS)
 
-    def step(self, *classes: type[Step]) -> None:
-        """Register rewrites and passes by their names, for `opt -p`, `--pipeline` and `--after`."""
+    def step(self, *classes: type[Step] | type[Xdsl]) -> None:
+        """Register rewrites and passes by their names, for `opt -p`, `--pipeline` and `--after`.
+
+        A class of xDSL's passes or patterns is registered by the name of `as_step`.
+        """
         for cls in classes:
             given: Any = cls
+            if inspect.isclass(given) and issubclass(given, ModulePass | RewritePattern):
+                held = as_step(given)
+                self._put("steps", self.steps, step_name(held), held)
+                continue
             if not (inspect.isclass(given) and issubclass(given, Rewrite | Pass)):
                 raise StepwellError(f"{cls!r} is not a subclass of Rewrite or Pass")
-            self._put("steps", self.steps, cls.name, cls)
+            self._put("steps", self.steps, given.name, cls)
 
     def pipeline(self, pipeline: Pipeline, target: str | None = None) -> None:
         """Register a pipeline by its name: `--pipeline NAME`.
