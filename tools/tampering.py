@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "notation
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "certificates"))
 
 from honest import honest
+from tamper_kinds import applied, checked, is_refused, said_by_checker
 from tampered_programs import sample
-from tampering import applied, checked, is_refused, said_by_checker
 
 from stepwell.validation.certificates.application import by_hash
 

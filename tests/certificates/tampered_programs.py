@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from honest import EDITS, PROGRAMS, Honest, honest
-from tampering import KINDS, Input, Json, Tamper, applied, first_entry, kind, with_, written
+from tamper_kinds import KINDS, Input, Json, Tamper, applied, first_entry, kind, with_, written
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue

@@ -2,8 +2,8 @@
 
 import pytest
 from honest import PROGRAMS, honest
+from tamper_kinds import KINDS, applied, checked, is_refused, said_by_checker
 from tampered_programs import sample
-from tampering import KINDS, applied, checked, is_refused, said_by_checker
 
 from stepwell.validation.certificates.audit import verify_certificate
 
