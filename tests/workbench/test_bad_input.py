@@ -82,6 +82,7 @@ OTHER = {
     "lower models.py:good --quantize int8 --data models.py:numbers": "inputs of type int",
     "lower models.py:good --quantize int8 --data models.py": "models.py is no calibration data",
     "lower models.py:good --quantize int8 --data garbage.npz": "cannot read garbage.npz",
+    "lower models.py:good --quantize int8 --data damaged.npz": "is no .npz of arrays",
     "lower models.py:good --quantize nothing": "there is no quantizer 'nothing'",
     "lower models.py:good --emit-ir missing/m.mlir": "cannot write",
     "lower models.py:good --etrecord missing/m": "cannot write",
@@ -126,6 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "leaves.py").write_text("import sys\n\nsys.exit(0)\n")
     for suffix in ("pt2", "mlir", "pte", "tosa"):
         (made / f"garbage.{suffix}").write_text("garbage\n")
+    (made / "damaged.npz").write_bytes(b"PK\x03\x04damaged")
     for name in ("folder", "folder.pt2", "folder.pte"):
         (made / name).mkdir()
     model = torch.nn.Linear(3, 3).eval()

@@ -146,8 +146,6 @@ class _Nest:
     shape: tuple[int, ...]
     order: tuple[int, ...]
     kind: Kind
-    as_truth: bool = False
-    """Whether elements are taken as whether they are not 0, as logical operators take them."""
     sections: set[str] = field(default_factory=set[str])
     folds: dict[int, Number] = field(default_factory=dict[int, Number])
     lines: list[str] = field(default_factory=list[str])
@@ -209,8 +207,6 @@ class _Nest:
             kind = kind_of(place.type_)
             text = f"{place.name}[{index_text(place.name, place.offset, steps)}]"
             read = Number(text, kind)
-            if self.as_truth:
-                return Number(as_kind(read, "truth"), "truth")
             return Number(f"({C_KIND[kind]}){text}", kind) if kind in ("truth", "whole") else read
 
         return Body(leaf, self.kind, prefix)
@@ -317,8 +313,7 @@ def write_term(
         name = f"x{len(places)}"
         places[operand] = place_of(name, held, element(operand.type), links, value.sizes)
         pointers.append((name, at))
-    kind, as_truth = kind_of(element(op.results[result].type)), op.name.startswith("aten.logical_")
-    nest = _Nest(places, value.sizes, value.dim_order, kind, as_truth)
+    nest = _Nest(places, value.sizes, value.dim_order, kind_of(element(op.results[result].type)))
     lines = nest.write(term, f"y[{{at}}] = ({w.c_element(index)})({{value}});")
     w.function(lines, pointers, [("y", index)], nest.sections)
 

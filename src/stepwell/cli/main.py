@@ -74,9 +74,7 @@ def _asked(given: list[str]) -> tuple[str, str | None, Callable[[], Outcome]]:
     def act() -> Outcome:
         for file in arguments.load:
             stepwell.load_plugin(file)
-        run = _runner(arguments.name)
-        importlib.import_module("stepwell.cli.commands").name_quantizer(arguments)
-        return run(arguments)
+        return _runner(arguments.name)(arguments)
 
     return arguments.name, arguments.json, act
 

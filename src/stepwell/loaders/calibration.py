@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.platform.files import read_bytes
+from stepwell.loaders.arrays import read_npz
 from stepwell.loaders.factories import made_by, users_code
 
 FORMS = (
@@ -51,12 +49,7 @@ def calibration_inputs(spec: str) -> list[tuple[Any, ...]]:
 
 
 def _samples(path: Path) -> list[tuple[Any, ...]]:
-    read_bytes(path)  # A missing file is an error of the usual form.
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            arrays = [torch.from_numpy(held[name]) for name in held.files]
-    except (ValueError, OSError, EOFError, KeyError, TypeError) as error:
-        raise StepwellError(f"{path} cannot be read as a .npz: {error}", help=FORMS) from None
+    arrays = [*read_npz(path).values()]
     lengths = {len(array) if array.dim() else 0 for array in arrays}
     if len(lengths) != 1 or lengths == {0}:
         raise StepwellError(f"the arrays of {path} have no common number of samples", help=FORMS)

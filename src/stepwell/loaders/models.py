@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.compat.torch.lazy_imports import torch
+from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import StepwellError, first_line
 from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.language_models import (
@@ -36,6 +36,7 @@ from stepwell.loaders.factories import FORMS, made_by, parts_of, users_code
 from stepwell.model_zoo.catalogue.models import SOURCES, find
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantization.quantizers import QUANTIZERS, find_quantizer
+from stepwell.translate.importer.aliases import has_schema
 from stepwell.translate.importer.export_call import export
 from stepwell.translate.importer.pt2 import load_pt2
 
@@ -123,7 +124,6 @@ CALIBRATED = frozenset(
     name for name in QUANTIZERS if name.startswith("int") and "dynamic" not in name
 )
 """Quantizers that choose scales of activations by the inputs that they see."""
-_NO_SCHEMA = SimpleNamespace(arguments=())
 _EXPORTED = "{} is exported already, but {} before the export"
 _A_MODULE = "name a file.py:callable that makes the module"
 
@@ -236,9 +236,9 @@ def what_trains(exported: Any) -> str | None:
     module is in training mode.
     """
     for node in exported.graph.nodes:
-        names = [
-            argument.name for argument in getattr(node.target, "_schema", _NO_SCHEMA).arguments
-        ]
+        if not has_schema(node.target):
+            continue
+        names = [argument.name for argument in schema_of(node.target).arguments]
         bound = dict(zip(names, node.args, strict=False)) | node.kwargs
         if any(bound.get(name) is True for name in ("train", "training")):
             drops = next((bound[name] for name in ("p", "dropout") if name in bound), 1)

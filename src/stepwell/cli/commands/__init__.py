@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepwell.pipelines.pass_pipeline.pipeline_text import Edit, parse_pipeline
-from stepwell.quantization.quantizers import quantizer_for
 from stepwell.targets.table import find_target
 
 if TYPE_CHECKING:
@@ -25,13 +24,6 @@ def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
     said = {name: getattr(arguments, name) for name in names}
     values: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     return values | ({"any_length": False} if arguments.one_token else {})
-
-
-def name_quantizer(arguments: argparse.Namespace) -> None:
-    """Replace `--quantize int8` by the name of the target's own quantizer, of any command."""
-    target = getattr(arguments, "target", None)
-    if getattr(arguments, "quantize", None) == "int8" and isinstance(target, str):
-        arguments.quantize = quantizer_for("int8", target)
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
+from stepwell.cli.terminal.quantization import quantizer_of
 from stepwell.cost_model.budgets import Budget, measure, measure_pte, read_budgets, write_budgets
 from stepwell.integrations.executorch.stock import ratio_to_stock
 from stepwell.ir.diagnostics import StepwellError
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     known = read_budgets(path) if path.exists() or not arguments.write else []
     asked = [one for one in known if _is_meant(one, arguments)]
     if arguments.write and not asked and arguments.model:
-        said = arguments.target or "xnnpack", arguments.quantize, tuple(arguments.option)
+        said = arguments.target or "xnnpack", quantizer_of(arguments), tuple(arguments.option)
         asked = [Budget(arguments.model, *said)]
     if not asked:
         raise StepwellError(
@@ -63,7 +64,7 @@ def _is_meant(one: Budget, arguments: argparse.Namespace) -> bool:
     said = {
         "model": arguments.model,
         "target": arguments.target,
-        "quantize": arguments.quantize,
+        "quantize": quantizer_of(arguments),
         "options": tuple(arguments.option) or None,
     }
     return all(value is None or getattr(one, name) == value for name, value in said.items())

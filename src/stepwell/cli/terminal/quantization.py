@@ -7,6 +7,13 @@ from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.loaders.calibration import calibration_inputs
+from stepwell.quantization.quantizers import quantizer_for
+
+
+def quantizer_of(arguments: argparse.Namespace) -> str | None:
+    """Return the name of the quantizer that `--quantize` names; `int8` is the target's own."""
+    name, target = arguments.quantize, getattr(arguments, "target", None)
+    return quantizer_for(name, target) if name == "int8" and target is not None else name
 
 
 def quantization_of(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -16,7 +23,7 @@ def quantization_of(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         StepwellError: no quantizer is named, or the data cannot be read.
     """
-    name = arguments.quantize
+    name = quantizer_of(arguments)
     if name is None and arguments.data is not None:
         raise StepwellError(
             "--data calibrates a quantizer, but none is named", help="--quantize int8"

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.executorch.container import (
     Container,
     Dynamism,
@@ -39,7 +40,6 @@ BACKEND_LIBRARIES = {
 }  # fmt: skip
 """The name of a backend in a `.pte` → the library that registers it."""
 _OWN = "aten::"
-_CONSTANT = "stepwell_target"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def deployment(container: Container, program: Program, size: int) -> Deployment:
         program: the program that was read from it.
         size: the bytes of the file.
     """
-    methods = [method for method in container.methods if method.name != _CONSTANT]
+    methods = [method for method in container.methods if method.name != TARGET_METHOD]
     kernels = {
         step.kernel
         for method in methods

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
-import numpy
 import torch
 
 from stepwell.ir.compat.torch.lazy_imports import OnDemand, pytree
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.loaders.arrays import read_npz
 from stepwell.loaders.factories import made_by
 from stepwell.validation.artifacts.comparing import apart
 
@@ -34,7 +33,7 @@ def read_inputs(spec: str, count: int) -> list[tuple[Any, ...]]:
     """
     if Path(spec).suffix != ".npz":
         return given_inputs(made_by(spec))
-    arrays = [*_npz(Path(spec)).values()]
+    arrays = [*read_npz(Path(spec)).values()]
     if not arrays or not count or len(arrays) % count:
         raise StepwellError(
             f"{spec} has {len(arrays)} arrays, and the method takes {count} inputs",
@@ -63,7 +62,7 @@ def read_recorded(path: Path) -> dict[str, torch.Tensor]:
         StepwellError: the file cannot be read.
     """
     if path.suffix == ".npz":
-        return _npz(path)
+        return read_npz(path)
     beside = path.with_suffix(".bin")
     try:
         inspector = devtools.Inspector(
@@ -106,11 +105,3 @@ def recorded_results(
             )
         found.append(alike[-1] if by_name is None else by_name)
     return found
-
-
-def _npz(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        with numpy.load(path) as held:
-            return {name: torch.from_numpy(held[name]) for name in held.files}
-    except (OSError, ValueError, TypeError, BadZipFile) as error:
-        raise StepwellError(f"{path} is no .npz of arrays: {error}") from error
