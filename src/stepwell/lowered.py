@@ -227,8 +227,9 @@ class Lowered(Shown):
         """Return C source for firmware (cortex-m and c targets).
 
         Args:
-            name: a C identifier for the array (`model_pte`), or for the function `<name>_run` and
-                its files (`model`).
+            name: a C identifier for the array (`model_pte`), which follows the facts of
+                `deployment` as a comment and macros; or for the function `<name>_run` and its files
+                (`model`).
             header: for an array, a header with static constants instead of a source file with
                 external ones. The array's length is `<name>_length`.
             runtime: `"executorch"`: the `.pte` as an aligned array, for ExecuTorch's runtime.
@@ -267,7 +268,9 @@ class Lowered(Shown):
         if project is not None:
             fact = "a project contains a program without a runtime"
             raise StepwellError(fact, help="to_c(…, runtime=None, project=…)")
-        return self._emit("c", {}, name=name or "model_pte", header=header)
+        name = name or "model_pte"
+        text = self._emit("c", {}, name=name, header=header)
+        return "\n".join([*self.deployment().c_lines(name), text])
 
     @validate_arguments
     def to_tosa(self, **options: OptionValue) -> bytes:
@@ -283,6 +286,15 @@ class Lowered(Shown):
     def to_mlir(self, **options: OptionValue) -> str:
         """Return the program with constants as text for upstream MLIR's tools (tosa targets)."""
         return self._emit("mlir", options)
+
+    def deployment(self) -> Any:
+        """Return what an application needs to run the program, as a
+        `stepwell.inspection.reports.deployment.Deployment`: kernels, backends, memory, ports.
+
+        Raises:
+            StepwellError: the target's artifact is neither a `.pte` nor C.
+        """
+        return extension("deployment")(self)
 
     def estimate(self) -> list[Estimate]:
         """Return Vela's cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""

@@ -3,11 +3,19 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import executorch
 import pytest
 import torch
+import yaml
+from executorch.codegen.tools.gen_oplist import gen_oplist
 from executorch.extension.pybindings import portable_lib
+
+import stepwell
+from stepwell.backends.cortex_m.schemas import declarations
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.inspection.reports.deployment import SINCE
 
 from .commands import Commands
 
@@ -23,10 +31,27 @@ def convolutions():
 class Sorts(torch.nn.Module):
     def forward(self, x, y): return torch.sort(x + y)[0], torch.cumsum(x, 1)
 
+class Gathers(torch.nn.Module):
+    def forward(self, x, at): return x[:, at], torch.cat([x.double()] * 2), at.int()
+
+def gathers():
+    return Gathers(), (torch.randn(3, 4), torch.tensor([0, 2]))
+
 def sorts():
     torch.manual_seed(0)
     return Sorts().eval(), (torch.randn(2, 5), torch.randn(2, 5))
 """
+
+
+def made(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """A model of `MODELS` and its inputs."""
+    names: dict[str, Any] = {}
+    exec(MODELS, names)
+    return names[name]()
+
+
+def lowered_to(target: str, model: Any, inputs: tuple[torch.Tensor, ...], **options: Any) -> Any:
+    return stepwell.lower(torch.export.export(model, inputs), target, **options)
 
 
 @pytest.fixture
@@ -51,6 +76,72 @@ def test_kernels_backends_and_ports_are_named(folder: Commands) -> None:
     assert said.count("input ") == said.count("output ") == 2
 
 
+@pytest.mark.parametrize("name", ["sorts", "gathers"])
+def test_selection_is_that_of_executorchs_own_tool(folder: Commands, name: str) -> None:
+    model, inputs = made(name)
+    lowered = stepwell.lower(torch.export.export(model, inputs), "xnnpack")
+    lowered.save(folder.folder / "m.pte")
+    gen_oplist(folder.folder / "theirs.yaml", str(folder.folder / "m.pte"))
+    theirs = yaml.safe_load(folder.read("theirs.yaml"))
+    for operator in theirs["operators"].values():
+        operator["debug_info"] = [None]  # The path of the file.
+    for keys in theirs["et_kernel_metadata"].values():
+        keys.sort()
+    needs = lowered.deployment()
+    assert yaml.safe_load(needs.selective_build_yaml()) == theirs
+    folder("explain m.pte --deploy --json d.json")
+    assert folder.json("d.json")["result"]["selective_build"] == needs.selective_build_yaml()
+
+
+def test_newer_kernel_needs_a_newer_runtime() -> None:
+    model, inputs = made("convolutions")
+    assert lowered_to("xnnpack", model, inputs).deployment().runtime == "1.4"
+    module = stepwell.quantize(model, "int8-cortex-m", [inputs])
+    needs = lowered_to("cortex-m4", module, inputs).deployment()
+    assert "cortex_m::quantized_conv2d_nhwc.out" in needs.kernels and needs.runtime == "1.5"
+    known = {f"cortex_m::{name}.out" for name in declarations()}
+    assert set(SINCE) <= known
+
+
+def test_memory_is_that_of_the_files_parts() -> None:
+    model, inputs = made("convolutions")
+    lowered = lowered_to("xnnpack", model, inputs)
+    needs = lowered.deployment()
+    (method,) = read_container(lowered.artifact).methods
+    assert needs.arena == {"forward": sum(method.arena_sizes[1:])}
+    weights = sum(p.numel() * 4 for p in model.parameters())
+    assert weights <= needs.constants < needs.size
+    assert needs.packed >= weights
+    assert needs.workspace is not None and needs.workspace >= 8 * 6 * 6 * 4
+    total = needs.constants + needs.arena["forward"] + needs.packed + needs.workspace
+    assert needs.resident == total
+
+
+def test_header_holds_the_facts_as_macros() -> None:
+    model, inputs = made("convolutions")
+    module = stepwell.quantize(model, "int8-cortex-m", [inputs])
+    lowered = lowered_to("cortex-m4", module, inputs, io="int8")
+    needs, text = lowered.deployment(), lowered.to_c("net")
+    port = needs.ports["forward", "input"][0]
+    assert port.quantization is not None
+    scale = text.partition("NET_INPUT_0_SCALE ")[2].split()[0]
+    assert float.fromhex(scale.removesuffix("f")) == pytest.approx(port.quantization.scale, 1e-6)
+    assert f"#define NET_INPUT_0_ZERO_POINT ({port.quantization.zero_point})" in text
+    assert f"#define NET_ARENA_BYTES {needs.arena['forward']}" in text
+    assert "cortex_m::quantized_conv2d_nhwc.out" in text
+
+
+def test_program_in_c_needs_no_runtime() -> None:
+    model, inputs = made("convolutions")
+    module = stepwell.quantize(model, "int8-cortex-m", [inputs])
+    lowered = lowered_to("c", module, inputs)
+    needs = lowered.deployment()
+    assert (needs.runtime, needs.kernels, needs.libraries) == (None, (), ())
+    assert needs.resident == lowered.artifact.constants + lowered.artifact.arena
+    with pytest.raises(stepwell.StepwellError, match=r"writes \.tosa"):
+        lowered_to("tosa-1.0+fp", model, inputs).deployment()
+
+
 def test_integers_of_a_port_are_explained(folder: Commands) -> None:
     line = "explain m.py:convolutions -t cortex-m4 --quantize int8 -O io=int8 --deploy"
     said = folder(line).out
@@ -73,11 +164,9 @@ def test_an_application_in_cpp_computes_what_pytorch_does(folder: Commands) -> N
     subprocess.run(make, cwd=folder.folder, check=True, capture_output=True)
     build = ["cmake", "--build", "build"]
     subprocess.run(build, cwd=folder.folder, check=True, capture_output=True)
-    made: dict[str, object] = {}
-    exec(MODELS, made)
     for name in ("convolutions", "sorts"):
         folder(f"lower m.py:{name} -o {name}.pte")
-        model, inputs = made[name]()  # pyright: ignore[reportCallIssue]
+        model, inputs = made(name)
         given = b"".join(x.numpy().tobytes() for x in inputs)
         app = ["build/app", f"{name}.pte"]
         done = subprocess.run(app, cwd=folder.folder, input=given, check=True, capture_output=True)

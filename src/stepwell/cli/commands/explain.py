@@ -9,23 +9,25 @@ from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
 from stepwell.cli.terminal.quantization import quantization_of
-from stepwell.cli.terminal.sources import Artifact, open_artifact
+from stepwell.cli.terminal.sources import open_artifact
 from stepwell.cost_model.cost_differences import cost_differences
 from stepwell.cost_model.optimum import optimum
-from stepwell.inspection.reports.deployment import deployment
+from stepwell.inspection.reports.deployment import Deployment, deployment
 from stepwell.inspection.reports.explaining import explain, explain_artifact
 from stepwell.inspection.viewer.memory import memory_plans, to_text
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes
 from stepwell.loaders.models import open_model
-from stepwell.lowering import lower
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower a model and print what became of each of its ops, the costliest first."""
     artifact = open_artifact(arguments.model)
-    if arguments.deploy:
-        return _tell_needs(arguments, artifact)
+    if arguments.deploy and artifact is not None:
+        if not arguments.model.endswith(".pte"):
+            raise StepwellError(f"{arguments.model} is not a .pte", help="--deploy reads a .pte")
+        container = read_container(artifact.data)
+        return _tell_needs(deployment(container, artifact.program, len(artifact.data)))
     if arguments.memory and artifact is not None:
         is_pte = arguments.model.endswith(".pte")
         return _draw_memory(arguments.model, read_bytes(Path(arguments.model)) if is_pte else None)
@@ -46,8 +48,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
                 print(best)
                 return Outcome({"target": best.target, "gain": best.gain, "steps": best.steps})
             explanation = explain(model.program, arguments.target, **options)
+        assert explanation.lowered is not None
+        if arguments.deploy:
+            return _tell_needs(explanation.lowered.deployment())
         if arguments.memory:
-            assert explanation.lowered is not None
             is_pte = explanation.lowered.target.artifact == "pte"
             return _draw_memory(
                 f"what {arguments.target} makes",
@@ -59,21 +63,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
     return Outcome({"target": explanation.target, "ops": explanation.shown})
 
 
-def _tell_needs(arguments: argparse.Namespace, artifact: Artifact | None) -> Outcome:
-    """Print what an application needs to run a `.pte`: a given one, or that of a lowering."""
-    if artifact is None:
-        options = options_of(arguments)
-        with waiting(f"lowering {arguments.model}"):
-            model = open_model(arguments.model, trust=arguments.trust, **quantization_of(arguments))
-            lowered = lower(model.program, arguments.target, **options)
-        program, data = lowered.program, lowered.to_pte()
-    elif arguments.model.endswith(".pte"):
-        program, data = artifact.program, artifact.data
-    else:
-        raise StepwellError(f"{arguments.model} is not a .pte", help="--deploy reads a .pte")
-    found = deployment(read_container(data), program, len(data))
-    print(found)
-    return Outcome({"kernels": found.kernels, "backends": found.backends, "arena": found.arena})
+def _tell_needs(needs: Deployment) -> Outcome:
+    print(needs)
+    told = {"kernels": needs.kernels, "backends": needs.backends, "arena": needs.arena}
+    told |= {"resident": needs.resident, "runtime": needs.runtime}
+    return Outcome({**told, "selective_build": needs.selective_build_yaml()})
 
 
 def _draw_memory(what: str, data: bytes | None) -> Outcome:

@@ -1,31 +1,41 @@
-"""What an application needs to run a `.pte`: kernels, backends, memory, inputs and outputs.
+"""What an application needs to run a program: kernels, backends, memory, inputs and outputs.
 
     stepwell explain --deploy model.pte
+    lowered.deployment()
 
 The names of libraries are the CMake targets of ExecuTorch's build (`kernels/`, `backends/`). Its
 option `EXECUTORCH_SELECT_OPS_LIST` selects kernels (docs.pytorch.org/executorch, "Kernel Library
-Selective Build").
+Selective Build"). The text of a selection is that of its `codegen/tools/gen_oplist.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from stepwell.backends.cortex_m.c.writer import literal
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.executorch.container import (
     Container,
     Dynamism,
     KernelCall,
     Method,
+    OptionalTensorList,
+    TensorList,
     TensorValue,
     contiguous,
 )
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.inventory import packed_weights
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.dialects.quant.types import Quantization
+from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.inspection.viewer.workspace import workspace_plan
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.lowered import Lowered
 
 KERNEL_LIBRARIES = {
     "aten": "portable_ops_lib", "dim_order_ops": "portable_ops_lib",
@@ -39,7 +49,15 @@ BACKEND_LIBRARIES = {
     "OpenvinoBackend": "openvino_backend",
 }  # fmt: skip
 """The name of a backend in a `.pte` → the library that registers it."""
-_OWN = "aten::"
+FIRST_RUNTIME = "1.4"
+"""The oldest runtime on which programs are tested (`docs/versions.md`)."""
+SINCE = {
+    f"cortex_m::quantized_{name}.out": "1.5"
+    for name in "avg_pool2d_nhwc conv2d_nhwc depthwise_conv2d_nhwc div max_pool2d_nhwc "
+    "transpose_conv2d_nhwc".split()
+}
+"""Kernels that the libraries of 1.5.1 have and those of `FIRST_RUNTIME` (1.4.1) lack."""
+_SELECTED = "aten::", "dim_order_ops::"
 
 
 @dataclass(frozen=True)
@@ -70,29 +88,79 @@ class Port:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What an application needs to run a `.pte`.
+    """What an application needs to run a program.
 
     Attributes:
         ports: by method and side (`input`, `output`), the method's ports.
         kernels: the kernels that the runtime must register, `aten::add.out`.
+        variants: by kernel, the dtypes and orders of dimensions of its calls as the keys of
+            ExecuTorch's selective build, `v1/6;0,1|6;0,1` (float32, row-major; input and output).
         backends: the backends that it must register, `XnnpackBackend`.
         arena: by method, the bytes of its memory plan, without delegates' own memory.
-        size: the bytes of the file.
+        constants: the bytes of weights and of delegates' payloads, which the file contains.
+        packed: the bytes of weights that XNNPACK packs when a method is loaded.
+        workspace: the bytes of XNNPACK's largest workspace, without operators' scratch; None if a
+            size is dynamic.
+        size: the bytes of the file; of C, those of its constants.
+        runtime: the oldest tested ExecuTorch that runs it; None for C without a runtime.
     """
 
     ports: Mapping[tuple[str, str], tuple[Port, ...]]
     kernels: tuple[str, ...]
+    variants: Mapping[str, tuple[str, ...]]
     backends: tuple[str, ...]
     arena: Mapping[str, int]
+    constants: int
+    packed: int
+    workspace: int | None
     size: int
+    runtime: str | None = FIRST_RUNTIME
+
+    @property
+    def resident(self) -> int:
+        """Return the bytes that stay allocated while the method with most memory is loaded: the
+        constants, its memory plan, packed weights and XNNPACK's workspace as far as it is known.
+        """
+        planned = max(self.arena.values(), default=0)
+        return self.constants + planned + self.packed + (self.workspace or 0)
+
+    def selective_build_yaml(self) -> str:
+        """Return the kernels as `selected_operators.yaml`, which ExecuTorch's code generator takes
+        (`--op-selection-yaml-path`).
+        """
+        lines = ["build_features: []", "custom_classes: []"]
+        lines += _mapping("et_kernel_metadata", self.kernels, lambda k: _items(self.variants[k]))
+        lines += ["include_all_non_op_selectives: false", "include_all_operators: false"]
+        lines += ["kernel_metadata: {}"]
+        return "\n".join([*lines, *_mapping("operators", self.kernels, lambda _: _OPERATOR), ""])
 
     @property
     def libraries(self) -> tuple[str, ...]:
         """Return the CMake targets of ExecuTorch's build to link; ? for one that is not known."""
+        if self.runtime is None:
+            return ()
         spaces = (kernel.partition("::")[0] for kernel in self.kernels)
         found = [KERNEL_LIBRARIES.get(space, f"? ({space}::)") for space in spaces]
         found += [BACKEND_LIBRARIES.get(name, f"? ({name})") for name in self.backends]
         return tuple(dict.fromkeys(["executorch", *found]))
+
+    def c_lines(self, name: str) -> list[str]:
+        """Return this text as a comment, and macros of the memory plan and of integers' meaning.
+
+        Args:
+            name: the first part of the macros' names: `NAME_INPUT_0_SCALE`.
+        """
+        lines = [f"/* {self}".replace("\n", "\n * "), " */"]
+        for method, planned in self.arena.items():
+            own = f"{name}_{method}" if len(self.arena) > 1 else name
+            lines.append(f"#define {own.upper()}_ARENA_BYTES {planned}")
+            for side in (INPUT, OUTPUT):
+                for at, port in enumerate(self.ports[method, side]):
+                    if (held := port.quantization) is not None:  # (q - zero point) * scale
+                        macro = f"{own}_{side}_{at}".upper()
+                        lines.append(f"#define {macro}_SCALE {literal(held.scale)}")
+                        lines.append(f"#define {macro}_ZERO_POINT ({held.zero_point})")
+        return lines
 
     def __str__(self) -> str:
         lines: list[str] = []
@@ -101,12 +169,44 @@ class Deployment:
             for side in (INPUT, OUTPUT):
                 ports = enumerate(self.ports[name, side])
                 lines += [f"  {side} {at}: {port}" for at, port in ports]
+        parts = [f"{self.constants:,} of constants", f"{self.resident:,} bytes resident"]
+        if "XnnpackBackend" in self.backends:
+            known = "unknown (dynamic sizes)" if self.workspace is None else f"{self.workspace:,}"
+            parts[1:1] = [f"{self.packed:,} of packed weights", f"{known} of XNNPACK's workspace"]
+        lines.append(f"memory: {', '.join(parts)}")
+        if self.runtime is None:
+            return "\n".join([*lines, "runtime: none, the C library alone"])
+        lines.append(f"runtime: ExecuTorch {self.runtime} or later")
         lines.append(f"backends: {', '.join(self.backends) or 'none'}")
         lines.append(f"kernels: {', '.join(self.kernels) or 'none'}")
         lines.append(f"link: {' '.join(self.libraries)}")
-        selected = [kernel for kernel in self.kernels if kernel.startswith(_OWN)]
+        selected = [kernel for kernel in self.kernels if kernel.startswith(_SELECTED)]
         lines.append(f'selective build: -DEXECUTORCH_SELECT_OPS_LIST="{",".join(selected)}"')
         return "\n".join([*lines, f"file: {self.size:,} bytes"])
+
+
+_OPERATOR = (
+    "    debug_info:", "    - null", "    include_all_overloads: false",
+    "    is_root_operator: true", "    is_used_for_training: true",
+)  # fmt: skip
+
+
+def deployment_of(lowered: Lowered) -> Deployment:
+    """Return what an application needs to run a lowered program.
+
+    Raises:
+        StepwellError: the target's artifact is neither a `.pte` nor C.
+    """
+    kind, artifact = lowered.target.artifact, lowered.artifact
+    if kind == "c":
+        methods: tuple[Method, ...] = tuple(artifact.methods.values())
+        arena: dict[str, int] = {method.name: artifact.arena for method in methods}
+        ports, size = _all_ports(methods, lowered.program), artifact.constants
+        return Deployment(ports, (), {}, (), arena, size, 0, 0, size, None)
+    if kind != "pte":
+        fact = f"the target {lowered.target.name} writes .{kind}, which an application does not run"
+        raise StepwellError(fact, help="lower to xnnpack, cortex-m55 or c")
+    return deployment(read_container(artifact), lowered.program, len(artifact))
 
 
 def deployment(container: Container, program: Program, size: int) -> Deployment:
@@ -118,24 +218,64 @@ def deployment(container: Container, program: Program, size: int) -> Deployment:
         size: the bytes of the file.
     """
     methods = [method for method in container.methods if method.name != TARGET_METHOD]
-    kernels = {
-        step.kernel
-        for method in methods
-        for step in method.instructions
-        if isinstance(step, KernelCall)
-    }
-    ports = {
+    variants: dict[str, set[str]] = {}
+    for method in methods:
+        for step in method.instructions:
+            if isinstance(step, KernelCall):
+                variants.setdefault(step.kernel, set()).add(_key(method, step))
+    payloads = [held.payload for method in methods for held in method.delegates]
+    named = (*container.named_data.values(), *container.external_data.values())
+    weights = [*container.constants, *container.mutable_data, *(each.data for each in named)]
+    delegates = (op for op in program.module.walk() if isinstance(op, DelegateOp))
+    plans = [workspace_plan(op, "") for op in delegates]
+    sizes = [plan.size for plan in plans if plan is not None]
+    return Deployment(
+        _all_ports(methods, program),
+        tuple(sorted(variants)),
+        {kernel: tuple(sorted(keys)) for kernel, keys in variants.items()},
+        tuple(sorted({held.backend for method in methods for held in method.delegates})),
+        {method.name: sum(method.arena_sizes[1:]) for method in methods},
+        sum(map(len, [*payloads, *weights])),
+        packed_weights(program)[0],
+        None if None in plans else max(sizes, default=0),
+        size,
+        max((SINCE.get(kernel, FIRST_RUNTIME) for kernel in variants), default=FIRST_RUNTIME),
+    )
+
+
+def _key(method: Method, call: KernelCall) -> str:
+    """Return the key of a call: a list of tensors has the dtype and order of its first one."""
+    keys: list[str] = []
+    for index in call.args:
+        value = method.values[index]
+        if isinstance(value, TensorList | OptionalTensorList):
+            value = next((method.values[item] for item in value.items if item >= 0), None)
+        if isinstance(value, TensorValue):
+            keys.append(f"{int(value.scalar_type)};{','.join(map(str, value.dim_order))}")
+    return f"v1/{'|'.join(keys)}"
+
+
+def _mapping(
+    name: str, kernels: Sequence[str], lines: Callable[[str], Iterable[str]]
+) -> Iterator[str]:
+    yield f"{name}:" if kernels else f"{name}: {{}}"
+    for kernel in kernels:
+        yield f"  {kernel}:"
+        yield from lines(kernel)
+
+
+def _items(keys: Iterable[str]) -> list[str]:
+    return [f"  - {key}" for key in keys]
+
+
+def _all_ports(
+    methods: Sequence[Method], program: Program
+) -> dict[tuple[str, str], tuple[Port, ...]]:
+    return {
         (method.name, side): tuple(_ports(method, side, indices, program))
         for method in methods
         for side, indices in ((INPUT, method.inputs), (OUTPUT, method.outputs))
     }
-    return Deployment(
-        ports,
-        tuple(sorted(kernels)),
-        tuple(sorted({held.backend for method in methods for held in method.delegates})),
-        {method.name: sum(method.arena_sizes[1:]) for method in methods},
-        size,
-    )
 
 
 def _ports(method: Method, side: str, indices: Sequence[int], program: Program) -> Iterator[Port]:
