@@ -1,4 +1,4 @@
-// Runs a .pte on the floats of standard input: app model.pte < input > output
+// Runs a .pte on the numbers of standard input: app model.pte < input > output
 #include <cstdio>
 #include <vector>
 
@@ -20,16 +20,17 @@ int main(int count, char **arguments) {
     return 1;
   }
   std::vector<executorch::runtime::EValue> inputs;
-  std::vector<std::vector<float>> held(meta->num_inputs());
+  std::vector<std::vector<char>> held(meta->num_inputs());
   std::vector<executorch::extension::TensorPtr> tensors;
   for (size_t at = 0; at < meta->num_inputs(); ++at) {
     const auto port = meta->input_tensor_meta(at);
-    held[at].resize(port->nbytes() / sizeof(float));
+    held[at].resize(port->nbytes());
     if (std::fread(held[at].data(), 1, port->nbytes(), stdin) != port->nbytes()) {
       std::fprintf(stderr, "input %zu takes %zu bytes\n", at, port->nbytes());
       return 1;
     }
-    tensors.push_back(from_blob(held[at].data(), {port->sizes().begin(), port->sizes().end()}));
+    tensors.push_back(from_blob(
+        held[at].data(), {port->sizes().begin(), port->sizes().end()}, port->scalar_type()));
     inputs.push_back(*tensors.back());
   }
   const auto outputs = module.forward(inputs);

@@ -1,7 +1,10 @@
 """What an application needs to run a `.pte` is said, and an application in C++ runs it."""
 
+import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,23 +157,50 @@ def test_what_is_no_pte_is_refused(folder: Commands) -> None:
     assert "m.tosa is not a .pte" in folder("explain m.tosa --deploy", 1).err
 
 
-@pytest.mark.skipif(
-    not shutil.which("cmake") or not shutil.which("g++"), reason="cmake or g++ is not installed"
-)
-def test_an_application_in_cpp_computes_what_pytorch_does(folder: Commands) -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the application, and the library that leaves kernels out of its runtime."""
+    if not (shutil.which("cmake") and shutil.which("g++") and sys.platform == "linux"):
+        pytest.skip("cmake or g++ is not installed, or this is not Linux")
+    folder = tmp_path_factory.mktemp("build")
     package = Path(executorch.__path__[0]) / "share/cmake"
     prefix = [f"-DCMAKE_PREFIX_PATH={package}", "-DCMAKE_BUILD_TYPE=Release"]
-    make = ["cmake", "-S", ROOT / "examples/cpp_app", "-B", "build", *prefix]
-    subprocess.run(make, cwd=folder.folder, check=True, capture_output=True)
-    build = ["cmake", "--build", "build"]
-    subprocess.run(build, cwd=folder.folder, check=True, capture_output=True)
-    for name in ("convolutions", "sorts"):
-        folder(f"lower m.py:{name} -o {name}.pte")
-        model, inputs = made(name)
-        given = b"".join(x.numpy().tobytes() for x in inputs)
-        app = ["build/app", f"{name}.pte"]
-        done = subprocess.run(app, cwd=folder.folder, input=given, check=True, capture_output=True)
-        wanted = model(*inputs)
-        outputs = wanted if isinstance(wanted, tuple) else (wanted,)
-        found = torch.frombuffer(bytearray(done.stdout), dtype=torch.float32)
-        torch.testing.assert_close(found, torch.cat([y.flatten() for y in outputs]))
+    make = ["cmake", "-S", ROOT / "bench/listed_kernels", "-B", folder, *prefix]
+    subprocess.run(make, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", folder], check=True, capture_output=True)
+    return folder
+
+
+def ran(built: Path, pte: Path, inputs: Sequence[torch.Tensor], **settings: str) -> bytes | None:
+    """The bytes of the application's outputs; None where it ends with an error."""
+    given = b"".join(x.numpy().tobytes() for x in inputs)
+    app = [built / "app/app", pte]
+    done = subprocess.run(app, input=given, capture_output=True, env={**os.environ, **settings})
+    return done.stdout if done.returncode == 0 else None
+
+
+def floats(outputs: Any) -> torch.Tensor:
+    held = outputs if isinstance(outputs, tuple) else (outputs,)
+    return torch.cat([y.flatten() for y in held])
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("convolutions", "xnnpack"), ("sorts", "xnnpack"), ("sorts", "cortex-m4")]
+)
+def test_application_in_cpp_runs_on_the_listed_kernels_alone(
+    built: Path, tmp_path: Path, name: str, target: str
+) -> None:
+    model, inputs = made(name)
+    lowered = lowered_to(target, model, inputs)
+    lowered.save(pte := tmp_path / "m.pte")
+    needs = lowered.deployment()
+    names = [*needs.kernels, *needs.backends]
+    wanted = floats(model(*inputs))
+    alone = {"LD_PRELOAD": str(built / "liblisted_kernels.so"), "LISTED": " ".join(names)}
+    for settings in ({}, alone):
+        found = ran(built, pte, inputs, **settings)
+        assert found is not None, settings
+        torch.testing.assert_close(torch.frombuffer(bytearray(found), dtype=torch.float32), wanted)
+    for left_out in names:
+        fewer = " ".join(each for each in names if each != left_out)
+        assert ran(built, pte, inputs, **{**alone, "LISTED": fewer}) is None, left_out
