@@ -51,7 +51,9 @@ def require_suffix(target: Target, place: Path) -> None:
     if artifact == "c":
         fact = f"the target {target.name} writes a folder of C, not a {place.suffix} file"
         raise StepwellError(fact, help=f"name it {place.with_suffix('')}")
-    other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
+    other = {".mlir": "program.save(path)"}
+    if "c" in target.emitters:
+        other |= {".c": "to_c()", ".h": "to_c()"}
     raise StepwellError(
         f"the target {target.name} writes .{artifact} files, not {place.suffix}",
         help=f"name it {place.with_suffix('.' + artifact)}"

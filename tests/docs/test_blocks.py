@@ -6,7 +6,8 @@ lines: those of `stepwell` run in a process of their own (with `-m slow`, in one
 nothing); of `python FILE`, `make`, `pytest` and `pip` it is asked that what they
 name is there. `<!-- slow: why -->` leaves running to `tools/doc_commands.py`,
 `<!-- absent: why -->` to nobody; arguments are read all the same. `<!-- needs: MODULE -->` skips a
-block where an extra is absent. `text` is for reading; a `diff` is tried by `test_walkthroughs.py`.
+block where an extra is absent. `text` is for reading; a `diff` is tried by `test_walkthroughs.py`,
+`kotlin` and `swift` by `test_apps.py`.
 """
 
 import importlib.util
@@ -29,7 +30,9 @@ from stepwell.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/deploy/*.md"))
 PAGES = sorted((*ROOT.glob("*.md"), *DOCS), key=lambda path: path.relative_to(ROOT))
-LANGUAGES = {"python", "sh", "mlir", "text", "diff"}
+LANGUAGES = {"python", "sh", "mlir", "text", "diff", "kotlin", "swift"}
+ELSEWHERE = {"dask", "gradle", "swift", "qemu-system-arm", "cd"}
+"""Commands of others, on other machines."""
 BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>before|slow|absent|needs): (?P<about>.*?)\s*-->"
     r'|```(?P<language>\w*)(?: title="(?P<title>[\w.]+)")?\n(?P<body>.*?)^```$)',
@@ -183,7 +186,7 @@ def asked(words: list[str], block: Block) -> None:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         for extra in re.findall(r"\[([\w,-]+)\]", " ".join(arguments)):
             assert set(extra.split(",")) <= set(project["optional-dependencies"]), words
-    elif command != "dask":  # Somebody else's, on other machines.
+    elif command not in ELSEWHERE:
         raise AssertionError(f"line {block.line}: no test knows {command}")
 
 

@@ -157,6 +157,17 @@ def test_what_is_no_pte_is_refused(folder: Commands) -> None:
     assert "m.tosa is not a .pte" in folder("explain m.tosa --deploy", 1).err
 
 
+def test_advice_about_a_suffix_works(folder: Commands) -> None:
+    for target in ("xnnpack", "tosa-1.0+fp", "cortex-m4", "c"):
+        is_array = target == "cortex-m4"
+        said = folder(f"lower m.py:convolutions -t {target} -o m.h", 0 if is_array else 1)
+        assert is_array or "to_c" not in said.err, said.err
+        if not is_array:
+            name = said.err.partition("name it ")[2].split()[0]
+            folder(f"lower m.py:convolutions -t {target} -o {name}")
+    assert "#define M_ARENA_BYTES" in folder.read("m.h")
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the application, and the library that leaves kernels out of its runtime."""

@@ -79,6 +79,10 @@ CORES = {
 }
 
 
+SET_UP = "once, in a clone of stepwell: make arm64 (docs/arm64.md)"
+"""The advice where the emulator is missing; an installed wheel has no Makefile."""
+
+
 def folder() -> Path:
     """Return the folder in which `make arm64` installs everything."""
     if given := os.environ.get(FOLDER):
@@ -101,7 +105,7 @@ def missing(cpu: str = "cortex-a76", *, counting: bool = False) -> str | None:
     here = folder()
     if not (here / "runner").exists():
         why = here / "missing.txt"
-        return why.read_text().strip() if why.exists() else "make arm64 has not been run"
+        return why.read_text().strip() if why.exists() else "no emulator is set up"
     made = here / MADE
     if not made.exists() or made.read_text() != version():
         return "its folder is of another version of stepwell or executorch"
@@ -122,7 +126,7 @@ def asked_for(cpu: str | None, *, counting: bool = False) -> str | None:
     if name is not None and (why := missing(name, counting=counting)) is not None:
         raise StepwellError(
             f"programs cannot run on {name} here: {why}",
-            help="make arm64" if name in CORES else None,
+            help=SET_UP if name in CORES else None,
         )
     return name
 
@@ -324,7 +328,7 @@ class _Server:
                 return _read(self._runner.stdout, form)
         except (BrokenPipeError, struct.error):
             raise ArtifactError(
-                f"the emulated runner ended with {self._runner.wait()}", help="make arm64"
+                f"the emulated runner ended with {self._runner.wait()}", help=SET_UP
             ) from None
 
 

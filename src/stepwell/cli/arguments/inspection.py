@@ -98,7 +98,7 @@ def run(parser: argparse.ArgumentParser) -> None:
     )
     add("--method", default="forward", help="which method to call (forward)")
     add("--seed", type=int, default=0, help="seed of the random inputs (0)")
-    add("--cpu", help="an Arm64 core to run a .pte on: cortex-a76, … (make arm64)")
+    add("--cpu", help="an Arm64 core to emulate: cortex-a76, … (docs/arm64.md)")
     add("--profile", **FLAG, help="time each op of a .pte instead")
     add("--etrecord", **FILE, help="ETRecord of the lowering, for names and source lines")
     add("--repeat", type=int, default=20, help="number of calls for --profile (20)")

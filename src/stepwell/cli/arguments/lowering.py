@@ -26,7 +26,8 @@ def lower(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         **FILE,
-        help="artifact to write: a file, for the targets c a folder; .h or .c: a C array; .mlir if "
+        help="artifact to write: a file; for the targets c, and with -O project=NAME, a folder of "
+        "C without a runtime; .h or .c, for the targets cortex-m: the .pte as a C array; .mlir if "
         "the lowering stops early",
     )
     add("--emit-ir", **FILE, help="also write the target-level IR as text, with a weights file")

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             print(f"\n{arguments.output}/: {sources}")
         else:
             print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
-        is_small = after is None and lowered.program.level == "cmsis"
+        is_small = after is None and sources is None and lowered.program.level == "cmsis"
         if (arguments.buckets or is_small) and lowered.target.artifact == "pte":
             for name, planned in arenas_of(lowered.artifact).items():
                 if name in lowered.program.methods:
