@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from math import log10
+from math import isfinite, isnan, log10
 from os import PathLike
 from pathlib import Path
 
@@ -16,6 +16,12 @@ from stepwell.ir.platform.files import write_atomically
 OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080", "#2b8a3e", "#a61e4d")
 COLORS = (OURS, THEIRS, *OTHERS)
 MOST_BARS = 40
+_MOST_LETTERS = 44
+"""Of a label; of a longer one, the end is drawn."""
+_STYLE = (
+    "<style>text{fill:#1c2230}.bars line{stroke:#1c2230}.bars .error{stroke-width:2}"
+    "@media(prefers-color-scheme:dark){text{fill:#d9dee8}.bars line{stroke:#d9dee8}}</style>"
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,66 @@ def plot(
     return Plot(bars(title, names, COLORS[: len(names)], rows[:MOST_BARS], logarithmic))
 
 
+def plot_with_errors(
+    title: str,
+    names: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+) -> Plot:
+    """Draw bars from zero, of either sign, with error bars, for the first `MOST_BARS` rows.
+
+    Lengths are percentages of the picture's width and text has one size, so that a narrow screen
+    shows the same text. Numbers that are not finite end where the finite ones do.
+
+    Args:
+        title: the quantity, with its unit.
+        names: the name of each bar of a row, at most six.
+        rows: a label, and for each name a value and its error.
+    """
+    if (more := len(rows) - MOST_BARS) > 0:
+        title += f"; {more} more rows are not drawn"
+    shown = rows[:MOST_BARS]
+    ends = [v + side for _, row in shown for v, e in row for side in (-e, e) if isfinite(v + side)]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    high = high if high > low else low + 1
+
+    def at(value: float) -> float:
+        """Return the place of a value in percent; the right third is for numbers."""
+        inside = high if isnan(value) else min(max(value, low), high)
+        return 64 * (inside - low) / (high - low)
+
+    thick, top = 13, 26 + 17 * len(names)
+    group = 20 + thick * len(names)
+    height = top + group * len(shown)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" role="img" '
+        'class="bars" font-family="system-ui, sans-serif" font-size="12">',
+        f"{_STYLE}<title>{escape(title)}</title>",
+        f'<text x="0" y="14" font-weight="600">{escape(title)}</text>',
+    ]
+    for which, name in enumerate(names):
+        y = 22 + 17 * which
+        parts.append(f'<rect x="0" y="{y}" width="11" height="11" fill="{COLORS[which]}"/>')
+        parts.append(f'<text x="16" y="{y + 10}">{escape(name)}</text>')
+    for index, (label, row) in enumerate(shown):
+        y = top + index * group
+        told = label if len(label) <= _MOST_LETTERS else f"…{label[1 - _MOST_LETTERS :]}"
+        parts.append(f'<text x="0" y="{y + 14}">{escape(told)}</text>')
+        for which, (value, error) in enumerate(row):
+            middle = y + 19 + which * thick + thick // 2
+            begin, end = sorted((at(0.0), at(value)))
+            parts.append(
+                f'<rect x="{begin:.2f}%" y="{middle - 5}" width="{end - begin:.2f}%" height="10" '
+                f'fill="{COLORS[which]}"/><line class="error" x1="{at(value - error):.2f}%" '
+                f'x2="{at(value + error):.2f}%" y1="{middle}" y2="{middle}"/>'
+                f'<text x="100%" y="{middle + 4}" text-anchor="end" font-size="11">'
+                f"{value:+.4f} ± {error:.4f}</text>"
+            )
+        y += 19
+        zero = f'x1="{at(0.0):.2f}%" x2="{at(0.0):.2f}%"'
+        parts.append(f'<line class="zero" {zero} y1="{y}" y2="{y + thick * len(names)}"/>')
+    return Plot("".join(parts) + "</svg>\n")
+
+
 def bars(
     title: str,
     names: Sequence[str],
@@ -80,7 +146,7 @@ def bars(
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         'font-family="system-ui, sans-serif" font-size="12">',
-        "<style>text{fill:#1c2230}@media(prefers-color-scheme:dark){text{fill:#d9dee8}}</style>",
+        _STYLE,
         f"<title>{escape(title)}</title>",
         f'<text x="0" y="14" font-weight="600">{escape(title)}</text>',
     ]

@@ -80,6 +80,7 @@ register_renderer("stepwell.translate.upstream.linalg_exporter.exporter", "linal
 register_renderer("stepwell.validation.page", "html", "CheckResult")
 register_renderer("stepwell.validation.page", "page", "CheckResult")
 register_renderer("stepwell.quantization.sensitivity.page", "html", "Accuracy")
+register_renderer("stepwell.quantization.sensitivity.page", "page", "Accuracy")
 register_renderer("stepwell.model_zoo.regression.table", "text", "Replay")
 register_renderer("stepwell.model_zoo.sweep.renderers", "text", "Sweep")
 register_renderer("stepwell.model_zoo.sweep.renderers", "html", "Sweep")

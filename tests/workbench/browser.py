@@ -68,6 +68,9 @@ class Browser:
         ]
         attached = {"targetId": target["targetId"], "flatten": True}
         self._session = self._ask("Target.attachToTarget", attached)["sessionId"]
+        self.errors: list[str] = []
+        self._ask("Runtime.enable")
+        self._ask("Log.enable")
         self.resize(width, height)
 
     def __enter__(self) -> Browser:
@@ -113,9 +116,20 @@ class Browser:
                 self._buffer += read
             text, _, self._buffer = self._buffer.partition(b"\0")
             answer = json.loads(text)
+            self._keep_error(answer)
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer["error"]
                 return answer["result"]
+
+    def _keep_error(self, event: dict[str, Any]) -> None:
+        """Note what a page throws, or prints as an error, in `errors`."""
+        told, given = event.get("method"), event.get("params", {})
+        is_error = told == "Runtime.exceptionThrown" or (
+            told in ("Runtime.consoleAPICalled", "Log.entryAdded")
+            and "error" in (given.get("type"), given.get("entry", {}).get("level"))
+        )
+        if is_error:
+            self.errors.append(json.dumps(given)[:2000])
 
     def resize(self, width: int, height: int) -> None:
         """The size of the view, in CSS pixels."""

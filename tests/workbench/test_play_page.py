@@ -1,10 +1,13 @@
 """The playground's page in a browser: by mouse and by keyboard, wide and at 390 px."""
 
 import importlib.util
+import socket
+import struct
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -180,3 +183,90 @@ def test_a_notebook_shows_the_page(
         )
         assert lowered.wait(60), "the frame's script ran and asked for its program's way down"
         server.shutdown()
+
+
+def off(path: str) -> str:
+    """A script that presses the button of a step that switches it off."""
+    return f"document.querySelector('[data-path=\"{path}\"] button').click()"
+
+
+def test_clicks_and_keys_while_outputs_are_compared_are_done(
+    page: Any, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, go_on = playing.held.compare, Event()
+
+    def slow(*given: Any) -> Any:
+        go_on.wait(60)
+        return compare(*given)
+
+    monkeypatch.setattr(playing.held, "compare", slow)
+    steps = ("/transforms", "/widen-floats", "/share-types")
+    page.ask(off(steps[0]))
+    page.wait("document.getElementById('summary').textContent.includes('comparing outputs')")
+    page.ask(f"{off(steps[1])}; {off(steps[2])}")
+    page.wait("document.querySelectorAll('#steps .step.off').length === 3")
+    page.ask("document.querySelector('#steps [data-path=\"/normalize\"] .what').click()")
+    page.press(" ")
+    page.wait("document.querySelectorAll('#steps .step.off').length === 4")
+    assert "comparing outputs" in text(page, "summary")
+    go_on.set()
+    page.wait(IDLE)
+    assert "from eager" in text(page, "summary") and "comparing" not in text(page, "summary")
+    page.ask("for (let at = 0; at < 4; at++) document.getElementById('undo').click(); 0")
+    page.wait(IDLE)
+    page.wait("document.querySelectorAll('#steps .step.off').length === 0")
+
+
+@pytest.mark.parametrize("width", [1440, 820])
+def test_names_and_results_are_seen_at_900_pixels(page: Any, width: int) -> None:
+    page.resize(width, 900)
+    names = "[...document.querySelectorAll('#steps .what')].map((e) => e.offsetHeight)"
+    assert max(page.ask(names)) < 40, "a name takes two lines at most"
+    fill(page, "rules", RULE)
+    do(page, "document.getElementById('apply').click()")
+    for seen in ("#found .verdict", "#view .listing"):
+        box = f"document.querySelector('{seen}').getBoundingClientRect()"
+        assert page.ask(f"{box}.top") < 860, seen
+        assert page.ask(f"document.elementFromPoint({box}.x + 9, {box}.y + 9)"
+                        f".closest('{seen}') !== null"), seen  # fmt: skip
+    do(page, "document.getElementById('own').click()")
+
+
+def test_no_number_is_red_where_no_op_differs(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target's own steps move a part of an op to a neighbor: these ops are expected to differ."""
+    change = "const usual = window.fetch; window.fetch = async (action, given) => { "
+    change += "const answer = await usual(action, given); if (action !== 'compare') return answer; "
+    change += "const made = await answer.json(); const [one] = Object.values(made.nodes); "
+    change += "one.most = one.size; "
+    change += "return Response.json(made); }; 0"
+    page.ask(change)
+    do(page, "document.getElementById('own').click()")
+    do(page, "document.getElementById('tab-outputs').click()")
+    assert "No op differs by these changes" in text(page, "view")
+    assert page.ask("document.querySelectorAll('#view .far').length") == 0
+    do(page, off("/transforms"))
+    assert page.ask("document.querySelectorAll('#view .far').length") == 0
+    do(page, "document.getElementById('own').click()")
+
+
+def test_closed_page_leaves_no_traceback(
+    playing: Playing, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Event()
+
+    def slow(action: str, given: Any) -> Any:
+        client.close()
+        ended.wait(0.3)
+        return {"text": "x" * 10_000_000}  # More than a socket takes at once.
+
+    monkeypatch.setattr(playing, "ask", slow)
+    client = socket.create_connection(("127.0.0.1", playing.port))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    request = f"POST /begin HTTP/1.1\r\nHost: 127.0.0.1:{playing.port}\r\n"
+    request += f"X-Stepwell-Token: {playing.token}\r\nContent-Length: 2\r\n\r\n{{}}"
+    client.sendall(request.encode())
+    for _ in range(100):
+        ended.wait(0.02)
+        if not any("process_request_thread" in held.name for held in enumerate_threads()):
+            break
+    assert capfd.readouterr().err == ""

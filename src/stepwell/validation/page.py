@@ -2,18 +2,9 @@
 
 from html import escape
 
-from stepwell.inspection.viewer.tables import table
+from stepwell.inspection.viewer.tables import document, table
 from stepwell.ir.renderers import gives
 from stepwell.validation.result import CheckResult
-
-_STYLE = """
-body { font: 14px/1.5 system-ui, sans-serif; }
-body { margin: 24px auto; max-width: 1100px; padding: 0 16px; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: 3px 12px 3px 0; border-bottom: 1px solid #dfe3ea; }
-.bad { color: #b42318; } .good { color: #067647; }
-pre { background: #f5f6f9; padding: 10px; white-space: pre-wrap; overflow-wrap: anywhere; }
-"""
 
 
 @gives("html", CheckResult)
@@ -46,9 +37,4 @@ def fragment(result: CheckResult) -> str:
 @gives("page", CheckResult)
 def page(result: CheckResult) -> str:
     """Return the result of a check as one self-contained HTML page."""
-    title = escape(f"{result.model} → {result.target}".strip(" →"))
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{title}</h1>{fragment(result)}</body></html>"
-    )
+    return document(f"{result.model} → {result.target}".strip(" →"), fragment(result))

@@ -29,7 +29,7 @@ const make = (tag, attributes = {}, ...children) => {
 // ---- the settings, and the result ---------------------------------------------------------
 let asked = null, result = null, found = [], gaps = null;
 let usual = {};  // Of each target: how far ops are from eager by its own steps.
-let past = [], tab = "text", busy = 0, opened = new Set(), chosen = null, replacing = null, filtered = "all";
+let past = [], tab = "text", busy = 0, comparing = 0, line = Promise.resolve(), opened = new Set(), chosen = null, replacing = null, filtered = "all";
 
 async function ask(action, given, raw) {
   const answer = await fetch(action, {
@@ -60,11 +60,17 @@ function toLine(number) {
   $("text").setSelectionRange(start, start + (lines[number - 1] || "").length);
   $("text").scrollTop = (number - 4) * 18;
 }
-// One request runs at a time; `done` notifies a waiting caller, such as a test.
-async function work(what, action) {
-  if (busy) return;
-  busy += 1;
-  document.body.dataset.busy = "yes";
+// Requests run one after another; `busy` and `comparing` notify a waiting caller, such as a test.
+function count(works, compares) {
+  [busy, comparing] = [busy + works, comparing + compares];
+  document.body.dataset.busy = busy || comparing ? "yes" : "";
+}
+function work(what, action) {
+  count(1, 0);
+  line = line.then(() => run(what, action));
+  return line;
+}
+async function run(what, action) {
   $("summary").textContent = what + " …";
   const begun = performance.now();
   try {
@@ -75,38 +81,46 @@ async function work(what, action) {
     complain(error);
     $("summary").textContent = "not done";
   } finally {
-    busy -= 1;
-    document.body.dataset.busy = "";
     document.body.dataset.ready = "yes";
+    count(-1, 0);
   }
 }
-async function lower(changed, what = "lowering") {
-  await work(what, async () => {
-    const wanted = { ...asked, ...changed };
-    take(await ask("lower", wanted), wanted);
-    await compare();
-  });
-}
+// `change` is asked when its turn has come: what came before it may have changed the settings.
+const lower = (change, what = "lowering") => work(what, async () => {
+  const wanted = { ...asked, ...change() };
+  take(await ask("lower", wanted), wanted);
+  compare();
+});
 function take(made, wanted) {
   if (asked && JSON.stringify([asked.edits, asked.target, asked.options, asked.rules]) !== JSON.stringify([wanted.edits, wanted.target, wanted.options, wanted.rules])) past.push(asked);
   [result, asked, gaps] = [made, made.asked, null];
   draw();
 }
+// Nothing waits for the comparison; that of an older result is dropped.
 async function compare() {
-  try {
-    gaps = await ask("compare", asked);
-    if (!asked.edits.length && asked.text === null && !asked.options.length) usual[asked.target] = gaps.nodes;
-  } catch (error) {
-    gaps = { nodes: {}, outputs: [], refused: error.problems ? error.problems[0].fact : String(error) };
-  }
-  drawView();
+  const [of, settings] = [result, asked];
+  let made;
+  count(0, 1);
   say();
+  try {
+    made = await ask("compare", settings);
+    if (!settings.edits.length && settings.text === null && !settings.options.length) usual[settings.target] = made.nodes;
+  } catch (error) {
+    made = { nodes: {}, outputs: [], refused: error.problems ? error.problems[0].fact : String(error) };
+  }
+  if (of === result) {
+    gaps = made;
+    drawView();
+    if (!busy) say();
+  }
+  count(0, -1);
 }
 function say() {
   const outside = result.outside.reduce((sum, [, count]) => sum + count, 0);
   const worst = gaps && gaps.outputs.length ? Math.max(...gaps.outputs.map((o) => (o.most === null ? 0 : o.most))) : null;
   $("summary").textContent = `${result.delegates} delegate${result.delegates === 1 ? "" : "s"}, ${outside} ops outside, ` +
-    `${result.seconds.toFixed(2)} s` + (worst === null ? "" : `, outputs at most ${worst.toExponential(1)} from eager`);
+    `${result.seconds.toFixed(2)} s` + (gaps === null ? "; comparing outputs with eager PyTorch …"
+      : worst === null ? "" : `, outputs at most ${worst.toExponential(1)} from eager`);
 }
 
 // ---- left: the program ---------------------------------------------------------------------
@@ -137,35 +151,37 @@ function typed() {
     : asked.text !== null ? `edited after ${where}` : "";
 }
 function goOn() {
-  if (busy || $("take").disabled) return;
-  lower({ text: $("text").value, text_at: asked.at }, "lowering the edited text");
+  if ($("take").disabled) return;
+  const edited = { text: $("text").value, text_at: asked.at };
+  lower(() => edited, "lowering the edited text");
 }
 
 // ---- middle: the steps ---------------------------------------------------------------------
-const edit = (kind, said) => lower({ edits: [...asked.edits, [kind, said]] }, `${kind} ${said}`);
+const edit = (kind, said) => lower(() => ({ edits: [...asked.edits, [kind, said]] }), `${kind} ${said}`);
 const isOff = (path) => asked.edits.some(([kind, said]) => kind === "without" && said === path);
 function toggle(row) {
-  if (isOff(row.path)) lower({ edits: asked.edits.filter(([k, s]) => !(k === "without" && s === row.path)) }, `${row.name} on`);
-  else if (!row.off) edit("without", row.path);
+  if (row.off && !isOff(row.path)) return;
+  const others = () => asked.edits.filter(([kind, said]) => !(kind === "without" && said === row.path));
+  lower(() => ({ edits: isOff(row.path) ? others() : [...asked.edits, ["without", row.path]] }), `${row.name} ${row.off ? "on" : "off"}`);
 }
-const siblings = (row) => {
-  const group = result.steps.find((step) => step.parts.includes(row));
-  return group ? group.parts : result.steps;
-};
-function move(row, by) {
-  const rows = siblings(row), at = rows.indexOf(row), other = rows[at + by];
-  if (!other) return;
-  chosen = row.path;
-  if (by < 0) edit("move", `${row.path}=${other.path}`);
-  else edit("move", `${other.path}=${row.path}`);
+const siblings = (path) => [result.steps, ...result.steps.map((step) => step.parts)]
+  .find((rows) => rows.some((row) => row.path === path)) || [];
+function move({ path, name }, by) {
+  chosen = path;
+  lower(() => {
+    const rows = siblings(path), other = rows[rows.findIndex((row) => row.path === path) + by];
+    const [first, second] = by < 0 ? [path, other] : [other, path];
+    const at = (place) => place.path || place;
+    return other ? { edits: [...asked.edits, ["move", `${at(first)}=${at(second)}`]] } : {};
+  }, `moving ${name}`);
 }
 function remove(row) {
   const rule = asked.edits.find(([kind, said]) => kind !== "without" && said.endsWith(`=${row.name}`));
   if (!rule) return toggle(row);
-  const rest = asked.edits.filter(([, said]) => !said.split(/[=,]/).some((word) => word.replace(/^\//, "") === row.name));
-  const rules = asked.rules.split(/^(?=rule )/m).filter((part) => !part.startsWith(`rule ${row.name}\n`)).join("");
+  const isOther = ([, said]) => !said.split(/[=,]/).some((word) => word.replace(/^\//, "") === row.name);
+  const without = (rules) => rules.split(/^(?=rule )/m).filter((part) => !part.startsWith(`rule ${row.name}\n`)).join("");
   found = found.filter((one) => one.name !== row.name);
-  lower({ edits: rest, rules }, `without ${row.name}`);
+  lower(() => ({ edits: asked.edits.filter(isOther), rules: without(asked.rules) }), `without ${row.name}`);
 }
 function replace(row) {
   replacing = row;
@@ -232,7 +248,8 @@ async function applyRules() {
     found = made.rules;
     take(made.lowered, made.lowered.asked);
     $("rule-note").textContent = `${made.seconds.toFixed(2)} s`;
-    await compare();
+    $("found").scrollIntoView({ block: "nearest" });
+    compare();
   });
   awaitProof(text);
 }
@@ -285,10 +302,15 @@ $("tabs").onkeydown = (event) => {
 };
 const number = (value) => (value === 0 ? "0" : Math.abs(value) < 1e-2 || Math.abs(value) >= 1e5 ? value.toExponential(1) : value.toPrecision(3));
 const isFar = (gap) => gap.most !== null && gap.most > 1e-3 * Math.max(gap.size, 1e-30);
+// Far from eager by these changes: not by the target's own steps alone.
+function isNew(gap) {
+  const before = (usual[asked.target] || {})[gap.node];
+  return isFar(gap) && !(before && isFar(before));
+}
 function gapCell(gap) {
   if (!gap) return make("td", { class: "number", "data-label": "from eager" });
   const text = gap.most === null ? gap.note : `${number(gap.most)} of ${number(gap.size)}` + (gap.note ? ` (${gap.note})` : "");
-  return make("td", { class: isFar(gap) ? "number far" : "number", "data-label": "from eager" }, text);
+  return make("td", { class: isNew(gap) ? "number far" : "number", "data-label": "from eager" }, text);
 }
 function drawView() {
   if (!result) return;
@@ -322,8 +344,6 @@ function viewOutputs() {
   const row = (gap) => make("tr", {}, make("td", {}, gap.node), gapCell(gap));
   const table = (label, list) => [make("h2", {}, label), make("table", {}, make("tbody", {}, ...list.map(row)))];
   const nodes = Object.values(gaps.nodes);
-  const before = usual[asked.target] || {};
-  const isNew = (gap) => isFar(gap) && !(before[gap.node] && isFar(before[gap.node]));
   const first = nodes.find(isNew);
   const moved = nodes.filter(isFar).length;
   return [
@@ -353,7 +373,7 @@ async function begin(told) {
   const wanted = told.asked;
   $("rules").value = wanted.rules || EXAMPLE;
   take(await ask("lower", wanted), wanted);
-  await compare();
+  compare();
 }
 $("text").oninput = typed;
 $("text").onkeydown = $("rules").onkeydown = (event) => {
@@ -363,13 +383,25 @@ $("text").onkeydown = $("rules").onkeydown = (event) => {
   }
 };
 $("take").onclick = goOn;
-$("drop").onclick = () => lower({ text: null, text_at: "" }, "discarding the edit");
-$("at").onchange = () => lower({ at: $("at").value }, "looking");
-$("target").onchange = () => { past = []; found = []; lower({ target: $("target").value, edits: [], options: [], at: "", text: null, text_at: "", rules: "" }); };
-$("options").onchange = () => lower({ options: $("options").value.split(/\s+/).filter(Boolean) });
+$("drop").onclick = () => lower(() => ({ text: null, text_at: "" }), "discarding the edit");
+// The value is read now: what runs before may draw the page anew.
+$("at").onchange = () => { const at = $("at").value; lower(() => ({ at }), "looking"); };
+$("target").onchange = () => {
+  const target = $("target").value;
+  [past, found] = [[], []];
+  lower(() => ({ target, edits: [], options: [], at: "", text: null, text_at: "", rules: "" }));
+};
+$("options").onchange = () => { const options = $("options").value.split(/\s+/).filter(Boolean); lower(() => ({ options })); };
 $("apply").onclick = applyRules;
-$("undo").onclick = () => { const before = past.pop(); if (before) { const kept = past; lower({ edits: before.edits, options: before.options, rules: before.rules }, "undoing").then(() => { past = kept; }); } };
-$("own").onclick = () => { found = []; lower({ edits: [], rules: "" }, "the target's own passes"); };
+$("undo").onclick = () => {
+  let kept = past;
+  lower(() => {
+    const before = past.pop();
+    kept = [...past];
+    return before ? { edits: before.edits, options: before.options, rules: before.rules } : {};
+  }, "undoing").then(() => { past = kept; });
+};
+$("own").onclick = () => { found = []; lower(() => ({ edits: [], rules: "" }), "the target's own passes"); };
 $("replace").onsubmit = (event) => {
   event.preventDefault();
   $("replace").hidden = true;

@@ -182,24 +182,36 @@ class Playground:
         taken = lower(self.program, asked.target, lambda own: way.pipeline, stop=stop, **options)
         return Shown.of(taken.program)
 
-    def compare(self, given: Any) -> dict[str, Any]:
-        """Compare each op of the current program with eager PyTorch, on the sample.
+    def lowered(self, given: Any) -> Lowered:
+        """Return the result of the settings: the last one, or a new lowering."""
+        asked, last = Asked.of_json(given), self._lowered
+        if last is None or last[0] != asked:
+            self.lower(given)
+            last = self._lowered
+        assert last is not None
+        return last[1]
+
+    def compare(self, given: Any, lowered: Lowered | None = None) -> dict[str, Any]:
+        """Compare each op of a lowered program with eager PyTorch, on the sample.
+
+        Args:
+            given: the settings.
+            lowered: their result, if it exists; then this changes nothing that other actions use.
 
         Raises:
             StepwellError: the program does not run, or its input types differ from the model's.
         """
-        asked = Asked.of_json(given)
-        if self._lowered is None or self._lowered[0] != asked:
-            self.lower(given)
-        assert self._lowered is not None
         started = time.perf_counter()
-        lowered = self._lowered[1].program
-        same_inputs(self.program, lowered, self.method)
-        if self._eager is None:
-            sample = next(iter(make_samples(self.program.method(self.method), self._inputs)))
-            self._eager = (sample, *runs(self.program, self.method, sample))
-        sample, eager, outputs = self._eager
-        nodes, whole = differences(eager, outputs, lowered, self.method, sample)
+        source, eager = self.program, self._eager
+        after = (lowered or self.lowered(given)).program
+        same_inputs(source, after, self.method)
+        if eager is None:
+            sample = next(iter(make_samples(source.method(self.method), self._inputs)))
+            eager = (sample, *runs(source, self.method, sample))
+            if source is self.program:  # No other one was opened meanwhile.
+                self._eager = eager
+        sample, values, outputs = eager
+        nodes, whole = differences(values, outputs, after, self.method, sample)
         return {
             "nodes": {one.node: asdict(one) for one in nodes},
             "outputs": [asdict(one) for one in whole],
@@ -304,11 +316,8 @@ class Playground:
         Raises:
             StepwellError: the artifact cannot be emitted.
         """
-        asked = Asked.of_json(given)
-        if self._lowered is None or self._lowered[0] != asked:
-            self.lower(given)
-        assert self._lowered is not None
-        return bytes(self._lowered[1].artifact)
+        lowered = self.lowered(given)
+        return bytes(lowered.artifact)
 
     def warm(self) -> None:
         """Import modules, load kernels and start the solver's process before the first action."""

@@ -11,6 +11,7 @@ import contextlib
 import hmac
 import json
 import secrets
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Generator, Mapping
@@ -53,6 +54,17 @@ PATIENCE = 10.0
 """The seconds that an action waits for the running one."""
 
 
+class _Server(ThreadingHTTPServer):
+    """A server that says nothing of pages that were closed before their answer came."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of a mistake; a closed connection is none."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class BusyError(StepwellError):
     """The server is busy with another action."""
 
@@ -84,13 +96,12 @@ class Playing:
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"playing": self})
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+            self._server = _Server(("127.0.0.1", port), handler)
         except OSError as error:
             raise StepwellError(
                 f"port {port} cannot be served: {error.strerror}",
                 help="--port 0 chooses a free port",
             ) from error
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         threading.Thread(target=self._warm, daemon=True).start()
@@ -117,6 +128,10 @@ class Playing:
             BusyError: another action runs for too long.
             StepwellError: the action fails.
         """
+        if action == "compare":  # It takes seconds, and other actions need not wait for it.
+            with self._alone():
+                lowered = self.held.lowered(given)
+            return self.held.compare(given, lowered)
         with contextlib.nullcontext() if action in READING else self._alone():
             return ACTIONS[action](self.held, given)
 

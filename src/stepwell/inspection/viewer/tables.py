@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
@@ -21,13 +22,28 @@ from stepwell.translate.mxfp.accuracy import MxAccuracy
 MOST_ROWS = 200
 
 
+def document(title: str, body: str) -> str:
+    """Return a report's fragment as one self-contained page, in the colors of the viewer's page."""
+    here = files("stepwell.inspection.viewer")
+    colors, end, _ = (here / "page.css").read_text("utf-8").partition("}\n")
+    style = colors + end + (here / "report.css").read_text("utf-8")
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f"<body data-ready='yes'><main><h1>{escape(title)}</h1>{body}</main></body></html>"
+    )
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
     """Return an HTML table with escaped cells."""
     shown = list(rows)
-    head = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in heads)
+    left = "style='text-align:left'"
+    head = "".join(f"<th {left}>{escape(h)}</th>" for h in heads)
+    labels = [f"<td {left} data-label='{escape(h)}'>" for h in heads]
     body = "".join(
         "<tr>"
-        + "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in row)
+        + "".join(f"{td}{escape(str(cell))}</td>" for td, cell in zip(labels, row, strict=True))
         + "</tr>"
         for row in shown[:MOST_ROWS]
     )

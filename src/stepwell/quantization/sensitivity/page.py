@@ -2,7 +2,7 @@
 
 from html import escape
 
-from stepwell.inspection.viewer.tables import table
+from stepwell.inspection.viewer.tables import document, table
 from stepwell.ir.renderers import gives
 from stepwell.quantization.sensitivity.result import HEADS, Accuracy
 
@@ -21,5 +21,11 @@ def accuracy_page(found: Accuracy) -> str:
     return (
         f"<p><b>{escape(found.sentence)}</b></p>{found.plot().svg}"
         + table(("stage", "loss", "score", "flips"), stages, f"on the way to {found.target}")
-        + table(HEADS, sites, "sites")
+        + table(HEADS, sites, "points of quantization")
     )
+
+
+@gives("page", Accuracy)
+def page(found: Accuracy) -> str:
+    """Return the report as one self-contained HTML page."""
+    return document(f"accuracy → {found.target}", accuracy_page(found))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.platform.bar_charts import Plot, plot
+from stepwell.ir.platform.bar_charts import Plot, plot_with_errors
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.renderers import Shown
 from stepwell.quantization.sensitivity.attribution import Attribution, Share, whole
@@ -152,14 +152,16 @@ class Accuracy(Shown):
 
     def plot(self) -> Plot:
         """Plot the loss that freeing each quantization point recovers, and that it loses alone."""
-        rows = [(o.name, [o.freed.mean, o.alone.mean]) for o in self.attribution.worst]
-        bars = ("won back when freed", "lost when quantized alone")
-        return plot("Loss of each quantization point", bars,
-                    [(name, [max(v, 0.0) for v in pair]) for name, pair in rows])  # fmt: skip
+        rows = [
+            (o.name, [(t.mean, SURE * t.error) for t in (o.freed, o.alone)])
+            for o in self.attribution.worst
+        ]
+        names = ("won back when freed", "lost when quantized alone")
+        return plot_with_errors("Loss of each quantization point", names, rows)
 
     def to_html(self) -> str:
         """Return the report as an HTML page."""
-        return f"<!doctype html><meta charset='utf-8'><title>accuracy</title>{self.render('html')}"
+        return self.render("page")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain values, for JSON."""
