@@ -206,3 +206,10 @@ def test_every_page_is_in_the_site_and_every_link_within_it_leads_somewhere() ->
         assert f": {page.relative_to(ROOT / 'docs')}\n" in listed, (
             f"{page.name} is not in mkdocs.yml"
         )
+
+
+def test_tabs_of_the_site_fit_a_screen_of_1440_pixels() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    tabs = re.findall(r"^  - ([^:\n]+):", nav, re.M)
+    width = sum(8 * len(tab) + 24 for tab in tabs)  # Letters of 0.7 rem, and a margin.
+    assert 5 < len(tabs) and width < 1440, (width, tabs)
