@@ -51,9 +51,8 @@ def require_suffix(target: Target, place: Path) -> None:
     if artifact == "c":
         fact = f"the target {target.name} writes a folder of C, not a {place.suffix} file"
         raise StepwellError(fact, help=f"name it {place.with_suffix('')}")
-    other = {".mlir": "program.save(path)"}
-    if "c" in target.emitters:
-        other |= {".c": "to_c()", ".h": "to_c()"}
+    arrays = dict.fromkeys((".c", ".h") if "c" in target.emitters else (), "to_c()")
+    other = {**arrays, ".mlir": "program.save(path)"}
     raise StepwellError(
         f"the target {target.name} writes .{artifact} files, not {place.suffix}",
         help=f"name it {place.with_suffix('.' + artifact)}"

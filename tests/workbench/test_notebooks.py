@@ -82,7 +82,7 @@ def test_a_result_is_a_plot(name: str, results: dict[str, Any], tmp_path: Path) 
     picture = results[name].plot()
     root = ElementTree.fromstring(picture._repr_svg_())
     bars = [one for one in root.iter() if one.tag.endswith("rect")]
-    assert len(bars) > 1 and all(float(bar.get("width", "-1")) >= 0 for bar in bars)
+    assert len(bars) > 1 and all(float(bar.get("width", "-1").rstrip("%")) >= 0 for bar in bars)
     picture.save(tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").read_text() == picture.svg
 

@@ -55,12 +55,10 @@ PATIENCE = 10.0
 
 
 class _Server(ThreadingHTTPServer):
-    """A server that says nothing of pages that were closed before their answer came."""
-
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the traceback of a mistake; a closed connection is none."""
+        """Print the traceback of a mistake; a page that was closed before its answer is none."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -11,7 +11,7 @@ Selective Build"). The text of a selection is that of its `codegen/tools/gen_opl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stepwell.backends.cortex_m.c.writer import literal
@@ -58,6 +58,11 @@ SINCE = {
 }
 """Kernels that the libraries of 1.5.1 have and those of `FIRST_RUNTIME` (1.4.1) lack."""
 _SELECTED = "aten::", "dim_order_ops::"
+_OPERATOR = """
+    debug_info: [null]
+    include_all_overloads: false
+    is_root_operator: true
+    is_used_for_training: true"""
 
 
 @dataclass(frozen=True)
@@ -128,11 +133,15 @@ class Deployment:
         """Return the kernels as `selected_operators.yaml`, which ExecuTorch's code generator takes
         (`--op-selection-yaml-path`).
         """
-        lines = ["build_features: []", "custom_classes: []"]
-        lines += _mapping("et_kernel_metadata", self.kernels, lambda k: _items(self.variants[k]))
-        lines += ["include_all_non_op_selectives: false", "include_all_operators: false"]
-        lines += ["kernel_metadata: {}"]
-        return "\n".join([*lines, *_mapping("operators", self.kernels, lambda _: _OPERATOR), ""])
+        keys = "".join(
+            "\n  - ".join([f"\n  {kernel}:", *self.variants[kernel]]) for kernel in self.kernels
+        )
+        operators = "".join(f"\n  {kernel}:{_OPERATOR}" for kernel in self.kernels)
+        return (
+            f"build_features: []\ncustom_classes: []\net_kernel_metadata: {keys or '{}'}\n"
+            "include_all_non_op_selectives: false\ninclude_all_operators: false\n"
+            f"kernel_metadata: {{}}\noperators: {operators or '{}'}\n"
+        )
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -185,12 +194,6 @@ class Deployment:
         return "\n".join([*lines, f"file: {self.size:,} bytes"])
 
 
-_OPERATOR = (
-    "    debug_info:", "    - null", "    include_all_overloads: false",
-    "    is_root_operator: true", "    is_used_for_training: true",
-)  # fmt: skip
-
-
 def deployment_of(lowered: Lowered) -> Deployment:
     """Return what an application needs to run a lowered program.
 
@@ -228,7 +231,7 @@ def deployment(container: Container, program: Program, size: int) -> Deployment:
     weights = [*container.constants, *container.mutable_data, *(each.data for each in named)]
     delegates = (op for op in program.module.walk() if isinstance(op, DelegateOp))
     plans = [workspace_plan(op, "") for op in delegates]
-    sizes = [plan.size for plan in plans if plan is not None]
+    sizes = [plan.size for plan in plans if plan]
     return Deployment(
         _all_ports(methods, program),
         tuple(sorted(variants)),
@@ -253,19 +256,6 @@ def _key(method: Method, call: KernelCall) -> str:
         if isinstance(value, TensorValue):
             keys.append(f"{int(value.scalar_type)};{','.join(map(str, value.dim_order))}")
     return f"v1/{'|'.join(keys)}"
-
-
-def _mapping(
-    name: str, kernels: Sequence[str], lines: Callable[[str], Iterable[str]]
-) -> Iterator[str]:
-    yield f"{name}:" if kernels else f"{name}: {{}}"
-    for kernel in kernels:
-        yield f"  {kernel}:"
-        yield from lines(kernel)
-
-
-def _items(keys: Iterable[str]) -> list[str]:
-    return [f"  - {key}" for key in keys]
 
 
 def _all_ports(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.platform.bar_charts import Plot, plot_with_errors
+from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.renderers import Shown
 from stepwell.quantization.sensitivity.attribution import Attribution, Share, whole
@@ -157,7 +157,7 @@ class Accuracy(Shown):
             for o in self.attribution.worst
         ]
         names = ("won back when freed", "lost when quantized alone")
-        return plot_with_errors("Loss of each quantization point", names, rows)
+        return plot("Loss of each quantization point", names, rows)
 
     def to_html(self) -> str:
         """Return the report as an HTML page."""
