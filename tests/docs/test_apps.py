@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -143,17 +144,18 @@ def test_manifest_names_a_class_of_the_example() -> None:
     )
 
 
-def test_python_runs_a_program_without_stepwell(tmp_path: Path) -> None:
+def test_python_runs_a_program_without_stepwell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, x = torch.nn.Linear(4, 2).eval(), torch.randn(3, 4)
     stepwell.lower(torch.export.export(model, (x,)), "xnnpack").save(tmp_path / "m.pte")
     numpy.save(tmp_path / "x.npy", x.numpy())
     script = ROOT / "examples/python_app/run.py"
-    code = (
-        "import sys, runpy; sys.modules['stepwell'] = None; "
-        f"sys.argv = ['run.py', 'm.pte', 'x.npy']; runpy.run_path({str(script)!r}, "
-        "run_name='__main__')"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+    imports = re.findall(r"^(?:import|from) (\w+)", script.read_text(), re.M)
+    assert set(imports) == {"sys", "numpy", "torch", "executorch"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", "m.pte", "x.npy"])
+    runpy.run_path(str(script), run_name="__main__")
     found = torch.from_numpy(numpy.load(tmp_path / "output_0.npy"))
     torch.testing.assert_close(found, model(x))
 

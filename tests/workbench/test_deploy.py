@@ -103,7 +103,7 @@ def test_newer_kernel_needs_a_newer_runtime() -> None:
     needs = lowered_to("cortex-m4", module, inputs).deployment()
     assert "cortex_m::quantized_conv2d_nhwc.out" in needs.kernels and needs.runtime == "1.5"
     known = {f"cortex_m::{name}.out" for name in declarations()}
-    assert set(SINCE) <= known
+    assert {name for name in SINCE if name.startswith("cortex_m")} <= known
 
 
 def test_memory_is_that_of_the_files_parts() -> None:

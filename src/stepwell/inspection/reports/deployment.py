@@ -51,11 +51,10 @@ BACKEND_LIBRARIES = {
 """The name of a backend in a `.pte` → the library that registers it."""
 FIRST_RUNTIME = "1.4"
 """The oldest runtime on which programs are tested (`docs/versions.md`)."""
-SINCE = {
-    f"cortex_m::quantized_{name}.out": "1.5"
-    for name in "avg_pool2d_nhwc conv2d_nhwc depthwise_conv2d_nhwc div max_pool2d_nhwc "
-    "transpose_conv2d_nhwc".split()
-}
+SINCE = dict.fromkeys(
+    ["llama::gated_delta_rule.out", "llama::quantized_moe_ffn.out",
+     *(f"cortex_m::quantized_{name}.out" for name in "avg_pool2d_nhwc conv2d_nhwc div "
+       "depthwise_conv2d_nhwc max_pool2d_nhwc transpose_conv2d_nhwc".split())], "1.5")  # fmt: skip
 """Kernels that the libraries of 1.5.1 have and those of `FIRST_RUNTIME` (1.4.1) lack."""
 _SELECTED = "aten::", "dim_order_ops::"
 _OPERATOR = """
