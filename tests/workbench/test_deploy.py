@@ -40,6 +40,10 @@ class Gathers(torch.nn.Module):
 def gathers():
     return Gathers(), (torch.randn(3, 4), torch.tensor([0, 2]))
 
+def dynamic():
+    shapes = {0: torch.export.Dim("batch", min=1, max=8)},
+    return torch.nn.Linear(5, 5).eval(), (torch.randn(2, 5),), {}, shapes
+
 def sorts():
     torch.manual_seed(0)
     return Sorts().eval(), (torch.randn(2, 5), torch.randn(2, 5))
@@ -94,6 +98,13 @@ def test_selection_is_that_of_executorchs_own_tool(folder: Commands, name: str) 
     assert yaml.safe_load(needs.selective_build_yaml()) == theirs
     folder("explain m.pte --deploy --json d.json")
     assert folder.json("d.json")["result"]["selective_build"] == needs.selective_build_yaml()
+
+
+def test_dynamic_sizes_are_told_by_their_bounds(folder: Commands) -> None:
+    folder("lower m.py:dynamic -o m.pte")
+    said = folder("explain m.pte --deploy").out
+    assert "input 0: float32 8 x 5 at most" in said and "output 0: float32 8 x 5 at most" in said
+    assert "of XNNPACK's workspace" in said
 
 
 def test_newer_kernel_needs_a_newer_runtime() -> None:

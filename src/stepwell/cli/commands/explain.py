@@ -22,7 +22,7 @@ from stepwell.loaders.models import open_model
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower a model and print what became of each of its ops, the costliest first."""
-    artifact = open_artifact(arguments.model)
+    artifact = open_artifact(arguments.model, largest=arguments.deploy)
     if arguments.deploy and artifact is not None:
         if not arguments.model.endswith(".pte"):
             raise StepwellError(f"{arguments.model} is not a .pte", help="--deploy reads a .pte")
