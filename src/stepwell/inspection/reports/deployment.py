@@ -56,7 +56,7 @@ SINCE = dict.fromkeys(
      *(f"cortex_m::quantized_{name}.out" for name in "avg_pool2d_nhwc conv2d_nhwc div "
        "depthwise_conv2d_nhwc max_pool2d_nhwc transpose_conv2d_nhwc".split())], "1.5")  # fmt: skip
 """Kernels that the libraries of 1.5.1 have and those of `FIRST_RUNTIME` (1.4.1) lack."""
-_SELECTED = "aten::", "dim_order_ops::"
+_SELECTED, _XNNPACK = ("aten::", "dim_order_ops::"), "XnnpackBackend"
 _OPERATOR = """
     debug_info: [null]
     include_all_overloads: false
@@ -177,8 +177,9 @@ class Deployment:
             for side in (INPUT, OUTPUT):
                 ports = enumerate(self.ports[name, side])
                 lines += [f"  {side} {at}: {port}" for at, port in ports]
-        parts = [f"{self.constants:,} of constants", f"{self.resident:,} bytes resident"]
-        if "XnnpackBackend" in self.backends:
+        others = "".join(f", without {b}'s own" for b in self.backends if b != _XNNPACK)
+        parts = [f"{self.constants:,} of constants", f"{self.resident:,} bytes resident{others}"]
+        if _XNNPACK in self.backends:
             known = "unknown (dynamic sizes)" if self.workspace is None else f"{self.workspace:,}"
             parts[1:1] = [f"{self.packed:,} of packed weights", f"{known} of XNNPACK's workspace"]
         lines.append(f"memory: {', '.join(parts)}")
