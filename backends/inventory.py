@@ -1,30 +1,57 @@
 """The contents of a lowered program: delegates, and the ops outside them."""
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
 from stepwell.dialects.delegate import NamedDelegateOp
+from stepwell.dialects.ethosu import BinaryOp
+from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.dialects.xnnpack.base import XnnpackOp, constant_of, constant_size
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
-from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.traversal import walk
+from stepwell.ir.work import FREE
 
-DELEGATES = (DelegateOp, NamedDelegateOp)
+CLOSED = (BinaryOp, OpaqueDelegateOp)
+"""Delegates whose ops, and so whose work, are not known."""
+DELEGATES = (DelegateOp, NamedDelegateOp, *CLOSED)
 
 
-def inventory(program: Program) -> tuple[int, Counter[str]]:
-    """Return the number of delegates, and the counts by op name of the ops outside them, over all
-    methods.
+def delegates(program: Program) -> int:
+    """Return the number of delegates, over all methods."""
+    return sum(isinstance(op, DELEGATES) for op in outside_and_delegates(program))
+
+
+def places(program: Program, outside: Iterable[Operation]) -> Iterator[tuple[str, Operation, str]]:
+    """Yield the method of each op that computes, the op, and where it runs, in order.
+
+    The place is `delegate 0` (numbered over all methods), `kernel` or `backend`. A delegate that
+    cannot be looked into is one op.
+
+    Args:
+        program: a program at the level of a target.
+        outside: the ops that kernels of the runtime run (`Target.outside`).
     """
-    ops = list(outside_and_delegates(program))
-    delegates = sum(isinstance(op, DELEGATES) for op in ops)
-    return delegates, Counter(op_name(op) for op in ops if not isinstance(op, DELEGATES))
+    left, number = set(outside), 0
+    for method, func in program.methods.items():
+        for op in func.body.block.ops:
+            is_delegate = isinstance(op, DELEGATES)
+            is_opened = is_delegate and not isinstance(op, CLOSED)
+            place = f"delegate {number}" if is_delegate else "backend"
+            number += is_delegate
+            for inner in op.walk():
+                if computes(inner) and not (is_opened and inner is op):
+                    yield method, inner, "kernel" if inner in left else place
+
+
+def computes(op: Operation) -> bool:
+    """Whether something of an op remains at run time: it is no weight, type or terminator."""
+    is_bookkeeping = isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp)
+    return not (is_bookkeeping or op.name in FREE or op.has_trait(IsTerminator))
 
 
 def cuts(program: Program) -> int:

@@ -109,6 +109,6 @@ class Context:
 def statistics_lines(statistics: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return what passes counted as lines of text, a line for each pass."""
     return ["statistics:"] + [
-        f"  {step}: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+        f"  {step}: " + ", ".join(f"{name} × {count}" for name, count in counts.items())
         for step, counts in statistics.items()
     ]

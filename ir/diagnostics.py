@@ -195,6 +195,11 @@ def op_name(op: Operation) -> str:
     return name if name != UnregisteredOp.name else cast(UnregisteredOp, op).op_name.data
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun: `1 delegate`, `2,048 bytes`, `3 passes`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}{'e' * what.endswith('s')}s"
+
+
 def quoted(name: str) -> str:
     """Put a name in double quotes, shortened in the middle if it has over 120 characters."""
     shown = name if len(name) <= 120 else f"{name[:80]}…{name[-30:]}"

@@ -13,7 +13,12 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.types import dims
 
-_PRODUCTS = ("linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "fully_connected")
+_PRODUCTS = (
+    *("linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "fully_connected", "fullyconnected"),
+    *("batch_matmul", "batch_matrix_multiply"),
+)
+FREE = frozenset({"quant.scast", "tosa.const", "tosa.const_shape", "openvino.Constant"})
+"""Ops of which nothing remains at run time: casts between types of one storage, constants."""
 
 BY_CLASS: dict[type[Operation], Callable[[Any], int]] = {}
 """The work of ops that plug-ins brought."""
@@ -30,13 +35,13 @@ def operations(op: Operation) -> int:
     """Return the multiply-adds of a matrix product, convolution or attention; for other ops,
     the number of written elements.
     """
-    if isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp):
+    if isinstance(op, WeightOp | StateOp | UpdateOp | MutateInputOp) or op.name in FREE:
         return 0
     if type(op) in BY_CLASS:
         return BY_CLASS[type(op)](op)
     written = sum(size(result.type) for result in op.results)
     parts = op_name(op).split(".")
-    kind = parts[1] if len(parts) > 1 else parts[0]
+    kind = (parts[1] if len(parts) > 1 else parts[0]).lower().removeprefix("quantized_")
     operands = [operand.type for operand in op.operands]
     if "scaled_dot_product" in kind and len(operands) > 1:
         return 2 * written * _dim(operands[1], -2)
@@ -44,7 +49,7 @@ def operations(op: Operation) -> int:
         stored = _shape(operands[1])
         if "depthwise" in kind:  # `[1, h, w, channels]`; TOSA: `[h, w, channels, multiplier]`.
             return written * prod(stored[:2] if parts[0] == "tosa" else stored[1:3])
-        return written * prod(stored[1:])
+        return written * prod(stored[2 if kind == "groupconvolution" else 1 :])
     if kind in _PRODUCTS and operands:
         first = operands[1] if kind in ("addmm", "baddbmm") and len(operands) > 2 else operands[0]
         return written * _dim(first, -1)

@@ -168,7 +168,8 @@ def lower_as_far(
     delegates, outside = chosen_target.inventory(work)
     # After an early stop, no operation is left to a kernel yet.
     refusals = run.history.refusals.values()
-    left, total = ((), 0) if way.ends else left_to_kernels(work, outside, refusals)
+    ops = () if way.ends else chosen_target.outside(work)
+    left, total = left_to_kernels(work, ops, refusals)
     report = Report(
         target=target,
         delegates=delegates,

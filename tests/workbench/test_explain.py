@@ -154,4 +154,4 @@ def test_statistics_of_rewrites_and_passes_are_reported() -> None:
     ).report
     assert report.statistics["count-abs"] == {"abs": 1}
     assert report.statistics["partition-xnnpack"]["nodes in delegates"] == 2
-    assert "count-abs: 1 abs" in str(report)
+    assert "count-abs: abs × 1" in str(report)

@@ -35,7 +35,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.arm64 import EmulatedProgram, Measured, asked_for
 from stepwell.backends.executorch.running.engine import RUNTIME_LOCK, runtime
 from stepwell.ir.calls.calling import follows_dim_order, laid_out
-from stepwell.ir.diagnostics import ArtifactError, InputMismatch, Problem, StepwellError
+from stepwell.ir.diagnostics import ArtifactError, InputMismatch, NoEngine, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
 from stepwell.ir.platform.process_settings import kept_stderr, without_native_lines
 
@@ -157,6 +157,8 @@ class PteSession:
                     engine = load()
                 except RuntimeError as error:
                     fact = f"the runtime refuses the program: {error}{_native_reason(load)}"
+                    if "is not registered" in fact:  # ExecuTorch's words for a backend.
+                        raise NoEngine(fact) from error
                     raise ArtifactError(fact) from error
         except (RuntimeError, MemoryError) as error:
             raise ArtifactError(f"the runtime refuses the program: {error}") from error

@@ -110,11 +110,16 @@ def measure(lowered: Lowered) -> Figures:
 
 
 def measure_pte(data: bytes) -> Figures:
-    """Return the costs of a `.pte` of any producer: its delegate and kernel calls are counted."""
+    """Return the costs of a `.pte` of any producer: its delegate and kernel calls are counted.
+
+    The kernels of a Cortex-M program without delegates are its target's engine.
+    """
     steps = [step for method in read_container(data).methods for step in method.instructions]
+    delegates = sum(isinstance(step, DelegateCall) for step in steps)
+    kernels = [step.kernel for step in steps if isinstance(step, KernelCall)]
     return Figures(
-        sum(isinstance(step, DelegateCall) for step in steps),
-        sum(isinstance(step, KernelCall) for step in steps),
+        delegates,
+        sum(bool(delegates) or not kernel.startswith("cortex_m::") for kernel in kernels),
         len(data),
         arena_of(data),
     )

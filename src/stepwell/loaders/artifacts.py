@@ -30,6 +30,7 @@ from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.platform.files import Content, content
 from stepwell.plugins.plugins import registry
 from stepwell.program import Program
+from stepwell.validation.fills import tensor_of
 
 __all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "read_vgf", "run_pte"]
 
@@ -164,7 +165,8 @@ def run_pte(
 
 
 def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
-    """Draw inputs for a method of a `.pte` from a seed: normal floats, small integers.
+    """Draw inputs for a method of a `.pte` from a seed: normal floats, small integers; those that a
+    check draws for its program.
 
     Dynamic dimensions have their greatest size.
     """
@@ -180,7 +182,7 @@ def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
         dtype = torch_dtype(value.scalar_type)
         sizes = list(value.sizes)
         if dtype.is_floating_point:
-            drawn = torch.randn(sizes, generator=generator).to(dtype)
+            drawn = tensor_of(sizes, dtype, "random", generator)
         else:
             drawn = torch.randint(0, 2, sizes, generator=generator).to(dtype)
         if tuple(value.dim_order) == (0, 2, 3, 1):

@@ -6,11 +6,11 @@ A refusal states a fact about one operation. Most refusals lead to one of the fe
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stepwell.backends.inventory import outside_and_delegates
-from stepwell.dialects.xnnpack import DelegateOp
+from xdsl.ir import Operation
+
 from stepwell.ir.diagnostics import node_name, op_name, source_line
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import RefusalRecord
@@ -82,13 +82,13 @@ class Advice:
 
 
 def left_to_kernels(
-    program: Program, outside: Container[str], refusals: Iterable[RefusalRecord]
+    program: Program, outside: Sequence[Operation], refusals: Iterable[RefusalRecord]
 ) -> tuple[tuple[Left, ...], int]:
     """Return the operations that the runtime's kernels run, and the work of the whole program.
 
     Args:
         program: the lowered program.
-        outside: the names of the ops that the target's engine does not run.
+        outside: the ops that kernels run (`Target.outside`).
         refusals: the refusals of the lowering.
     """
     refusal_records: dict[str | None, list[RefusalRecord]] = {}
@@ -97,14 +97,12 @@ def left_to_kernels(
     if not outside:
         return (), 0
     found: dict[str, Left] = {}
-    for number, op in enumerate(outside_and_delegates(program)):
-        if isinstance(op, DelegateOp) or op_name(op) not in outside:
-            continue
+    for number, op in enumerate(outside):
         node = node_name(op.location)
         about = refusal_records.get(node, []) if node else []
         before = found.get(node or "")
         found[node or f"#{number}"] = Left(
-            about[0].op if about else before.op if before else op_name(op),
+            before.op if before else op_name(op),
             source_line(op.location),
             operations(op) + (before.work if before else 0),
             tuple(f"{record.rewrite}: {record.reason}" for record in about),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepwell.ir.context import statistics_lines
 from stepwell.ir.declared.numerics import Numerics, TakenDeviation
+from stepwell.ir.diagnostics import counted
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.renderers import Shown
@@ -152,7 +153,7 @@ class Report(Shown):
         rows = [
             f"target     {self.target}",
             f"delegates  {self.delegates}" + (_CUT.format(self.cuts) if self.cuts else ""),
-            f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
+            f"outside    {counted(self.outside.total(), 'op')}" + (f": {listed}" if listed else ""),
             *([_PACKED.format(*(size / 1e6 for size in self.packed))] * self._packs_copies),
             *(f"estimate   {estimate}" for estimate in self.estimates),
             f"seconds    {self.seconds:.3f}",
@@ -160,21 +161,22 @@ class Report(Shown):
             *(f"input      {name}: {low} to {high}" for name, (low, high) in self.ranges.items()),
             *(f"hint       {hint}" for hint in self.hints),
             *self._engines(),
-            *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
+            *([f"checked    {counted(len(self.check.steps), 'pass')}"] if self.check else []),
             *self._mistakes(),
             "",
             *advice_lines(self.left, self.work),
             *([""] if self.left else []),
-            f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}",
         ]
         shown = [step for step in self.steps if verbose or step.applied]
+        rows += [f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}"] * bool(self.steps)
         rows += [
             f"{step.name:36} {step.applied:8} {step.ops:10} {step.seconds * 1e3:9.2f}"
             for step in shown
         ]
         if idle := len(self.steps) - len(shown):
             took = sum(step.seconds for step in self.steps if not step.applied) * 1e3
-            rows.append(f"{f'{idle} passes had no effect':36} {'':8} {'':10} {took:9.2f}")
+            without = f"{counted(idle, 'pass')} had no effect"
+            rows.append(f"{without:36} {'':8} {'':10} {took:9.2f}")
         if self.statistics:
             rows += ["", *statistics_lines(self.statistics)]
         if self.numerics == "finite" and self.deviations:

@@ -1,6 +1,5 @@
 """Arm's targets (Cortex-M, Ethos-U, TOSA, VGF), and C for any core. Imported when one is named."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,7 @@ from stepwell.dialects.cmsis.ops.places import is_view
 from stepwell.dialects.cmsis.target import C_TARGETS, CPUS
 from stepwell.dialects.ethosu import BinaryOp, DelegateOp
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.diagnostics import NoEngine, Problem, UnsupportedError, describe_op, op_name
+from stepwell.ir.diagnostics import NoEngine, Problem, UnsupportedError, describe_op
 from stepwell.ir.options import PIPELINE, ByName, Option
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -216,9 +215,9 @@ class CortexMTarget(Target):
         given = {name: options[name] for name in own if name in options}
         return cortex_m_pipeline(self.name, **given)
 
-    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """Return (0 delegates, op name → count of the ops that kernels of ATen run)."""
-        return 0, Counter(op_name(op) for op in program.module.walk() if _is_aten_call(op))
+    def outside(self, program: Program) -> Sequence[Operation]:
+        """Return the ops that kernels of ATen run."""
+        return [op for op in program.module.walk() if _is_aten_call(op)]
 
 
 def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
@@ -274,15 +273,11 @@ class EthosuTarget(Target):
         board = [given.pop(option.name, None) for option in VELA_OPTIONS]
         return ethosu_pipeline(self.name, **given, vela=choose_config(self.name, *board))
 
-    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
-        """Return (number of delegates, op name → count of the ops outside them, on the CPU)."""
-        ops = [op for func in program.methods.values() for op in func.body.block.ops]
-        outside = Counter(
-            op_name(op)
-            for op in ops
-            if _is_aten_call(op) or (isinstance(op, CmsisOp) and not is_view(op))
-        )
-        return sum(isinstance(op, DelegateOp) for op in ops), outside
+    def outside(self, program: Program) -> Sequence[Operation]:
+        """Return the ops outside delegates, on the CPU."""
+        ops = (op for func in program.methods.values() for op in func.body.block.ops)
+        own = (op for op in ops if _is_aten_call(op) or isinstance(op, CmsisOp))
+        return [op for op in own if not is_view(op)]
 
     def estimates(self, program: Program) -> tuple[Any, ...]:
         """Return Vela's estimates, which name the board; none without Vela."""

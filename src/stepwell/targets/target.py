@@ -3,13 +3,16 @@
 stepwell's own targets are in `table.py`; a plug-in may define others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xdsl.ir import Operation
+
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.declared.numerics import NUMERICS
-from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError, op_name
 from stepwell.ir.options import PIPELINE, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -173,11 +176,17 @@ class Target:
 
     def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
         """Return (number of delegates, op name → count of the ops outside them)."""
-        from stepwell.backends.inventory import inventory
+        from stepwell.backends.inventory import delegates
 
-        delegates, outside = inventory(program)
+        return delegates(program), Counter(map(op_name, self.outside(program)))
+
+    def outside(self, program: Program) -> Sequence[Operation]:
+        """Return the ops outside delegates that kernels of the runtime run, not the engine."""
+        from stepwell.backends.inventory import DELEGATES, outside_and_delegates
+
         own = tuple(f"{name}." for name in self.dialects)
-        return delegates, {n: count for n, count in outside.items() if not n.startswith(own)}
+        ops = (op for op in outside_and_delegates(program) if not isinstance(op, DELEGATES))
+        return [op for op in ops if not op_name(op).startswith(own)]
 
     def estimates(self, program: Program) -> tuple[Any, ...]:
         """Return the estimates of delegates by the compiler of the target's device, if any."""

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from stepwell.backends.inventory import CLOSED
 from stepwell.ir.calls.calling import declare_ranges
 from stepwell.ir.context import Context
 from stepwell.ir.declared.engine_behavior import known_engine
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import NoEngine, StepwellError
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import StepFailure, leave_alone
@@ -191,10 +192,11 @@ def check_file(target: Target, artifact: bytes, program: Program, *, seed: int =
     Raises:
         StepwellError: the program is invalid, runs on no sample, or has no engine on this machine.
     """
-    if program.level == "cmsis":
-        raise StepwellError(
-            "a Cortex-M program runs in the interpreter here: there is no engine to compare with",
-            help="check the model: stepwell check MODEL -t cortex-m55",
+    if program.level == "cmsis" or any(isinstance(op, CLOSED) for op in program.module.walk()):
+        raise NoEngine(
+            f"no engine here runs a program of {target.name}, so that the interpreter could be "
+            "compared with it",
+            help=f"check the model: stepwell check MODEL -t {target.name}",
         )
     started = time.perf_counter()
     work = program.clone()

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from stepwell.ir.declared.numerics import TakenDeviation
+from stepwell.ir.diagnostics import counted
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.renderers import Shown
@@ -117,7 +118,7 @@ class CheckResult(Shown):
     def verdict(self) -> str:
         """What was found, as a clause; of a file, what was not looked at, too."""
         if not self.ok:
-            return f"{len(self.findings)} findings"
+            return counted(len(self.findings), "finding")
         if self.of_file:
             return (
                 "the engine computes what the program in the file says; whether that is the "
@@ -177,7 +178,7 @@ class CheckResult(Shown):
                 f"{step.seconds * 1e3:7.0f}  {step.bound}" + (f"; {step.note}" if step.note else "")
             )
         if idle := len(self.steps) - len(shown):
-            rows.append(f"· {idle} passes had no effect")
+            rows.append(f"· {counted(idle, 'pass')} had no effect")
         rows += ["", *self._tried()]
         rows += [*(f"not compared: {line}" for line in self.skipped)]
         if self.ok:

@@ -12,7 +12,7 @@ from stepwell.cli.terminal.progress import waiting
 from stepwell.cli.terminal.quantization import quantizer_of
 from stepwell.cost_model.budgets import Budget, measure, measure_pte, read_budgets, write_budgets
 from stepwell.integrations.executorch.stock import ratio_to_stock
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, counted
 from stepwell.ir.platform.files import read_bytes
 from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
@@ -56,7 +56,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
         _print(one, figures, passed, outside)
         rows.append({"program": one, "figures": figures, "passed": passed, "outside": outside})
     over = sum(bool(row["passed"]) for row in rows)
-    print(f"{path}: {len(rows)} programs, " + ("written" if arguments.write else f"{over} over"))
+    print(
+        f"{path}: {counted(len(rows), 'program')}, "
+        + ("written" if arguments.write else f"{over} over")
+    )
     return Outcome({"programs": rows}, [path] if arguments.write else [], 1 if over else 0)
 
 

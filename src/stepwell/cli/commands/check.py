@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if artifact is not None:
         result = check_file(artifact.target, artifact.data, artifact.program, seed=arguments.seed)
         result = replace(result, model=artifact.name)
+        for note in artifact.notes:
+            print(note, file=sys.stderr)
     else:
         result = _of_model(arguments)
     print(result.text(arguments.verbose))

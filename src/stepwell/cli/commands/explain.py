@@ -1,6 +1,7 @@
 """`stepwell explain MODEL -t TARGET`: what was each op lowered to, and why were some not?"""
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,21 +19,25 @@ from stepwell.inspection.viewer.memory import memory_plans, to_text
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import read_bytes
 from stepwell.loaders.models import open_model
+from stepwell.lowering import Lowered
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower a model and print what became of each of its ops, the costliest first."""
+    path = Path(arguments.model)
+    is_pte = path.suffix == ".pte"
+    if arguments.memory and (is_pte or path.suffix in (".tosa", ".vgf")):
+        return _draw_memory(arguments.model, read_bytes(path) if is_pte else None)
     artifact = open_artifact(arguments.model, largest=arguments.deploy)
     if arguments.deploy and artifact is not None:
-        if not arguments.model.endswith(".pte"):
+        if not is_pte:
             raise StepwellError(f"{arguments.model} is not a .pte", help="--deploy reads a .pte")
         container = read_container(artifact.data)
         return _tell_needs(deployment(container, artifact.program, len(artifact.data)))
-    if arguments.memory and artifact is not None:
-        is_pte = arguments.model.endswith(".pte")
-        return _draw_memory(arguments.model, read_bytes(Path(arguments.model)) if is_pte else None)
     if artifact is not None:
-        explanation = explain_artifact(artifact.program, Path(arguments.model).name)
+        for note in artifact.notes:
+            print(note, file=sys.stderr)
+        explanation = explain_artifact(artifact.program, path.name, artifact.target)
     else:
         options = options_of(arguments)
         with waiting(f"lowering {arguments.model}"):
@@ -52,11 +57,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         if arguments.deploy:
             return _tell_needs(explanation.lowered.deployment())
         if arguments.memory:
-            is_pte = explanation.lowered.target.artifact == "pte"
-            return _draw_memory(
-                f"what {arguments.target} makes",
-                explanation.lowered.artifact if is_pte else None,
-            )
+            return _memory_of(explanation.lowered)
     if arguments.outside:
         explanation = replace(explanation, only_outside=True)
     print(explanation)
@@ -68,6 +69,15 @@ def _tell_needs(needs: Deployment) -> Outcome:
     told = {"kernels": needs.kernels, "backends": needs.backends, "arena": needs.arena}
     told |= {"resident": needs.resident, "runtime": needs.runtime}
     return Outcome({**told, "selective_build": needs.selective_build_yaml()})
+
+
+def _memory_of(lowered: Lowered) -> Outcome:
+    """Print the memory plan of a lowering: of a `.pte` in full, of C its size."""
+    kind, made = lowered.target.artifact, lowered.artifact
+    if kind == "c":
+        print(f"{made}\nthe plan of C is in model.c; the same model for cortex-m55 is drawn")
+        return Outcome({"memory": [{"size": made.arena}]})
+    return _draw_memory(f"what {lowered.target.name} makes", made if kind == "pte" else None)
 
 
 def _draw_memory(what: str, data: bytes | None) -> Outcome:

@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     options = options_of(arguments) if arguments.target else {}
     model = opened(arguments.model, arguments)
     program = model.program
+    for note in model.notes:
+        print(note, file=sys.stderr)
     written = [path for path in (arguments.html, arguments.dot, arguments.model_explorer) if path]
     if arguments.html:
         folder = Path(arguments.model.rpartition(":")[0] or arguments.model).parent

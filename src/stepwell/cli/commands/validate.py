@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
 from stepwell.cli.terminal.quantization import quantization_of
-from stepwell.cli.terminal.sources import open_source
+from stepwell.cli.terminal.sources import open_artifact, open_source
 from stepwell.inspection.viewer import tell, to_html
 from stepwell.inspection.viewer.side_by_side import with_beside
 from stepwell.ir.diagnostics import StepwellError
@@ -30,6 +30,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     """Compare an artifact with its source, print the verdict, and exit with 1 if it is wrong."""
     if arguments.script and arguments.script.suffix != ".py":
         raise StepwellError(f"{arguments.script} is no name of a script", help="--script fault.py")
+    if arguments.quantize == "int8" and (made := open_artifact(str(arguments.artifact))):
+        arguments.target = made.target.name  # int8 is the target's own.
     if arguments.model.endswith(".pte"):
         model = Model(arguments.model, read_at_any_size(read_bytes(Path(arguments.model))))
     else:

@@ -1,13 +1,24 @@
 """Open what a command takes (a model, a saved program or an artifact) as a program."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from xdsl.dialects.builtin import StringAttr, TensorType
+
+from stepwell.backends.executorch.reading.fixed_sizes import largest_inputs
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.writing.bundled import unbundled
+from stepwell.backends.inventory import outside_and_delegates
+from stepwell.dialects import ethosu, executorch
+from stepwell.dialects.delegate import NamedDelegateOp
+from stepwell.dialects.ethosu import BinaryOp
+from stepwell.dialects.executorch import OpaqueDelegateOp
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.program import Program
+from stepwell.ir.types import element_name
 from stepwell.loaders.models import Model, open_model
 from stepwell.plugins.plugins import registry
 from stepwell.targets.table import find_target
@@ -23,12 +34,14 @@ class Artifact:
         data: the bytes of the file.
         program: the program in the file.
         target: the target whose engine runs it.
+        notes: choices that reading it required, a sentence each.
     """
 
     name: str
     data: bytes
     program: Program
     target: Target
+    notes: tuple[str, ...] = ()
 
 
 def open_source(
@@ -51,7 +64,7 @@ def open_source(
         return open_model(
             spec, trust=trust, quantize=quantize, language=language, dynamic=dynamic, data=data
         )
-    return Model(artifact.name, artifact.program)
+    return Model(artifact.name, artifact.program, notes=artifact.notes)
 
 
 def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
@@ -60,7 +73,7 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
     Args:
         spec: a `.pte`, a `.bpte`, a `.tosa`, a `.vgf`, or a file of a plug-in's target that has
             a reader.
-        largest: read a `.pte` at the largest sizes it declares.
+        largest: read a `.pte` at the largest sizes it declares, also if it can be read at any.
 
     Raises:
         StepwellError: the file is missing or cannot be read.
@@ -71,11 +84,11 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
     if reader is None:
         return None
     data = unbundled(read_bytes(path)) if is_bundle else read_bytes(path)
-    program, target = reader(data)
-    return Artifact(path.stem, data, program, target)
+    program, target, *notes = reader(data)
+    return Artifact(path.stem, data, program, target, tuple(notes))
 
 
-def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, Target]] | None:
+def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Any, ...]] | None:
     if suffix in (".pte", ".tosa", ".vgf"):
         return lambda data: _read(suffix, data, largest)
     for name in registry().targets if len(suffix) > 1 else ():
@@ -85,15 +98,47 @@ def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, T
     return None
 
 
-def _read(suffix: str, data: bytes, largest: bool) -> tuple[Program, Target]:
+def _read(suffix: str, data: bytes, largest: bool) -> tuple[Any, ...]:
     from stepwell.loaders import artifacts
 
     if suffix == ".tosa":
-        return artifacts.read_tosa(data), find_target("tosa-1.0+fp")
+        program = artifacts.read_tosa(data)
+        types = (r.type for op in program.module.walk() for r in op.results)
+        is_float = any(isinstance(t, TensorType) and element_name(t)[0] in "fb" for t in types)
+        return program, find_target("tosa-1.0+fp" if is_float else "tosa-1.0+int")
     if suffix == ".vgf":
         return artifacts.read_vgf(data), find_target("vgf")
-    program = artifacts.read_pte(data, largest=largest)
-    return program, find_target("cortex-m55" if program.level == "cmsis" else "xnnpack")
+    if largest or not (most := largest_inputs(read_container(bytearray(data)))):
+        program = artifacts.read_pte(data, largest=largest)
+        return program, _target_of(program)
+    try:
+        program = artifacts.read_pte(data)
+        return program, _target_of(program)
+    except UnsupportedError as error:
+        try:
+            program = artifacts.read_pte(data, largest=True)
+        except StepwellError:
+            raise error from None
+    return program, _target_of(program), f"read at its largest sizes: {most}"
+
+
+def _target_of(program: Program) -> Target:
+    """Return the target whose engine runs the program of a `.pte`, by its delegates."""
+    if program.level == "cmsis":
+        core = cast("StringAttr | None", program.module.attributes.get("cmsis.target"))
+        return find_target(core.data if core else "cortex-m55")
+    for op in outside_and_delegates(program):
+        match op:
+            case BinaryOp() | ethosu.DelegateOp():
+                name = op.accelerator.data
+                return find_target(f"{name}+cpu" if name.startswith("tosa") else name)
+            case OpaqueDelegateOp() | executorch.DelegateOp():
+                return replace(find_target("xnnpack"), name=op.backend.data)
+            case NamedDelegateOp():
+                return find_target(op.name.partition(".")[0])
+            case _:
+                continue
+    return find_target("xnnpack")
 
 
 def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:

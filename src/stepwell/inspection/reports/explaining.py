@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Operation
 
+from stepwell.backends.inventory import CLOSED, computes, places
 from stepwell.ir.context import statistics_lines
-from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
-from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
+from stepwell.ir.diagnostics import counted, module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
@@ -29,15 +28,12 @@ from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
 from stepwell.report.advice import Left, advice_lines
-from stepwell.targets.target import PipelineLike
+from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from torch.export import ExportedProgram
-
-
-_SILENT = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
 
 
 _PLACES = {
@@ -49,8 +45,7 @@ _PLACES = {
 }
 
 
-BINARIES = frozenset({"ethosu.binary"})
-"""Ops that contain commands of another compiler, whose work is not known."""
+_CLOSED = frozenset(op.name for op in CLOSED)
 
 
 @dataclass(frozen=True)
@@ -109,9 +104,14 @@ class Explanation(Shown):
         return tuple(fate for fate in self.fates if fate.where in ("kernel", "split"))
 
     @property
-    def left(self) -> tuple[Left, ...]:
-        """Return the ops that the runtime's kernels run, in the form that `report.advice` takes."""
-        return tuple(Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
+    def left(self) -> tuple[tuple[Left, ...], int]:
+        """Return the ops that the runtime's kernels run, and the work of the whole program, in the
+        form that `report.advice` takes: those of the lowered program, as its report has them.
+        """
+        if self.lowered is not None:
+            return self.lowered.report.left, self.lowered.report.work
+        left = (Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
+        return tuple(left), sum(fate.cost for fate in self.fates)
 
     def __repr__(self) -> str:
         return f"<explanation of a lowering to {self.target}: {len(self.fates)} ops; print it>"
@@ -143,26 +143,31 @@ class Explanation(Shown):
         total = sum(fate.cost for fate in self.fates) or 1
         counts = Counter(fate.where.split(" ")[0] for fate in self.fates)
         shown = self.shown
-        binaries = sorted({fate.op for fate in self.fates} & BINARIES)
+        closed = sorted({fate.op for fate in self.fates} & _CLOSED)
+        left, work = self.left
         names = [fate.op if fate.op == fate.node else f"{fate.op} {fate.node}" for fate in shown]
-        wide = max(map(len, (*names, "op of the model")))
-        lines = max((len(fate.line or "") for fate in shown), default=0)
+        head = ("op of the model" if self.lowered else "op", "line", "where")
+        wide = max(map(len, (*names, head[0])))
+        lines = max((len(fate.line) + 2 for fate in shown if fate.line), default=0)
+
+        def row(work: str, name: str, line: str, where: str, became: str) -> str:
+            at = f"  {line}"[:lines]
+            return f"{work:>6}  {name:{wide}}{at:{lines}}  {where:10}  {became}".rstrip()
+
+        traced = any(fate.became or fate.into for fate in shown)
         rows = [
-            f"{len(self.fates)} ops {'to' if self.lowered else 'in'} {self.target}: "
+            f"{counted(len(self.fates), 'op')} {'to' if self.lowered else 'in'} {self.target}: "
             + ", ".join(f"{n} {_PLACES.get(where, where)}" for where, n in counts.most_common()),
-            *(["", *advice_lines(self.left, total)] if self.left and not binaries else []),
-            *(f"the work in {name} is not known; shares are of the other ops" for name in binaries),
-            "",
-            f"{'work':>6}  {'op of the model':{wide}}  {'line':{lines}}  {'where':10}  became",
+            *(["", *advice_lines(left, work)] if left and not closed else []),
+            *(f"the work in {name} is not known; shares are of the other ops" for name in closed),
+            *(["", row("work", *head, "became" if traced else "")] if shown else []),
         ]
         for fate, name in zip(shown, names, strict=True):
             became = _spelled(fate.became) or (f"into {fate.into}" if fate.into else "")
             by = f"  [{', '.join(fate.by)}]" if fate.by else ""
-            rows.append(
-                f"{fate.cost / total:6.1%}  {name:{wide}}  {fate.line or '':{lines}}  "
-                f"{fate.where:10}  {became}{by}".rstrip()
-            )
-            rows += [f"{'':{wide + lines + 24}}{reason}" for reason in fate.why]
+            share = f"{fate.cost / total:.1%}"
+            rows.append(row(share, name, fate.line or "", fate.where, became + by))
+            rows += [f"{'':{wide + lines + 22}}{reason}" for reason in fate.why]
         if self.lowered is not None and self.lowered.report.statistics:
             rows += ["", *statistics_lines(self.lowered.report.statistics)]
         return "\n".join(rows)
@@ -186,44 +191,37 @@ def explain(
     source = program if isinstance(program, Program) else from_exported_program(program)
     given: dict[str, Any] = {**options}
     lowered = lower_as_far(source, target, pipeline, sizes=sizes, check=check, **given)
+    if source.level != "aten" and not lowered.report.events:
+        return replace(explain_artifact(lowered.program, target, lowered.target), lowered=lowered)
     return Explanation(target, tuple(fates(source, lowered)), lowered)
 
 
-def explain_artifact(program: Program, name: str) -> Explanation:
+def explain_artifact(program: Program, name: str, target: Target) -> Explanation:
     """Return where each op of an artifact runs: in which delegate, or in a kernel.
 
     Args:
-        program: the program that was read from the artifact; at the level of a backend without
-            delegates, all ops are the backend's.
+        program: the program that was read from the artifact.
         name: the file's name.
+        target: the target whose engine runs the artifact.
     """
-    found: list[Fate] = []
-    is_whole = program.level not in ("executorch", "xnnpack", "ethosu", "aten")
-    number = 0
-    for method, func in program.methods.items():
-        for op in _ops(func.body.block):
-            is_binary = op.name in BINARIES
-            inside = "delegate" in op.name
-            place = "backend" if is_whole else "kernel"
-            place = f"delegate {number}" if inside or is_binary else place
-            number += inside or is_binary
-            inner = (i for i in op.walk() if i is not op and i.results) if inside else (op,)
-            for one in inner:
-                if not isinstance(one, _SILENT):
-                    found.append(_fate_in_file(one, method, place))
+    found = [
+        _fate(op, method, place) for method, op, place in places(program, target.outside(program))
+    ]
     return Explanation(name, tuple(sorted(found, key=lambda fate: -fate.cost)))
 
 
-def _fate_in_file(op: Operation, method: str, place: str) -> Fate:
+def _fate(op: Operation, method: str, where: str, *rest: Any) -> Fate:
     node, at = node_name(op.location) or _hint(op), op.location
     line, path = source_line(at), module_path(at)
-    cost = 0 if op.name in BINARIES else operations(op)
-    return Fate(op_name(op), node, method, line, path, cost, place, (), (), None, ())
+    became, by, into, why = rest or ((), (), None, ())
+    return Fate(op_name(op), node, method, line, path, operations(op), where, became, by, into, why)
 
 
 def fates(source: Program, lowered: Lowered) -> list[Fate]:
     """Return what became of each op of `source` in the program `lowered`; the costliest first."""
-    final = _final_places(lowered.program)
+    final: dict[str, list[tuple[str, str]]] = {}
+    for _, op, place in places(lowered.program, lowered.target.outside(lowered.program)):
+        final.setdefault(node_name(op.location) or _hint(op), []).append((op_name(op), place))
     acted: dict[str, list[Event]] = {}
     for event in lowered.report.events:
         nodes = {node for _, node in (event.root, *event.erased) if node is not None}
@@ -234,29 +232,15 @@ def fates(source: Program, lowered: Lowered) -> list[Fate]:
         refused.setdefault(refusal.node, []).append(f"{refusal.rewrite}: {refusal.reason}")
     found: list[Fate] = []
     for method, func in source.methods.items():
-        for op in _ops(func.body.block):
+        for op in filter(computes, func.body.block.ops):
             node = node_name(op.location) or _hint(op)
-            places = final.get(node, [])
-            events = acted.get(node, [])
-            where, into = _where(op, node, places, events, final)
+            held, events = final.get(node, []), acted.get(node, [])
+            where, into = _where(op, node, held, events, final)
             why = tuple(refused.get(node, ())) if where in ("kernel", "split") else ()
             if where == "kernel" and not why:
                 why = (f"{lowered.report.target} has no operator for it",)
-            found.append(
-                Fate(
-                    op_name(op),
-                    node,
-                    method,
-                    source_line(op.location),
-                    module_path(op.location),
-                    operations(op),
-                    where,
-                    tuple(name for name, _ in places),
-                    tuple(dict.fromkeys(event.rewrite for event in events)),
-                    into,
-                    why,
-                )
-            )
+            by = tuple(dict.fromkeys(event.rewrite for event in events))
+            found.append(_fate(op, method, where, tuple(n for n, _ in held), by, into, why))
     return sorted(found, key=lambda fate: -fate.cost)
 
 
@@ -297,34 +281,6 @@ def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tupl
             if name in final:
                 return "folded", name
     return "removed", None
-
-
-def _final_places(program: Program) -> dict[str, list[tuple[str, str]]]:
-    """Return a mapping from a node name to (op name, place) of each final op with the name."""
-    places: dict[str, list[tuple[str, str]]] = {}
-    outside = {"xnnpack": "kernel", "cmsis": "kernel", "aten": "kernel"}
-    number = 0
-    for func in program.methods.values():
-        for op in func.body.block.ops:
-            inside = "delegate" in op.name
-            place = outside.get(program.level, "backend")
-            if inside:
-                place = f"delegate {number}"
-                number += 1
-            elif program.level == "cmsis" and op.name.startswith("cmsis."):
-                place = "backend"
-            for inner in op.walk():
-                node = node_name(inner.location) or _hint(inner)
-                skip = isinstance(inner, _SILENT) or (inside and (inner is op or not inner.results))
-                if not skip:
-                    places.setdefault(node, []).append((op_name(inner), place))
-    return places
-
-
-def _ops(block: Block) -> Iterator[Operation]:
-    for op in block.ops:
-        if not isinstance(op, _SILENT):
-            yield op
 
 
 def _hint(op: Operation) -> str:

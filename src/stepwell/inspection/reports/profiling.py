@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.backends.cortex_m.read import is_cortex_m
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.diagnostics import StepwellError
@@ -187,6 +189,12 @@ def profile(
     """
     if repeat < 1:
         raise StepwellError(f"repeat is {repeat}, so nothing is measured", help="pass at least 1")
+    data = pte if isinstance(pte, bytes) else pte.read_bytes()
+    if is_cortex_m(read_container(bytearray(data))):
+        raise StepwellError(
+            "a Cortex-M program runs in the interpreter here, which has no clock",
+            help="stepwell explain FILE lists its operators, the costliest first",
+        )
     session = PteSession.load(pte, profile=True)
     for _ in range(repeat):
         session.run(*inputs, method=method)

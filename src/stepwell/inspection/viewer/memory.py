@@ -18,6 +18,7 @@ from stepwell.backends.executorch.container import (
     TensorList,
     TensorValue,
 )
+from stepwell.ir.diagnostics import counted
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def to_text(plan: MemoryPlan, columns: int = COLUMNS, rows: int = ROWS) -> str:
     columns, rows = min(columns, max(plan.steps, 1)), min(rows, max(len(plan.held) * 2, 4))
     largest = sorted(plan.held, key=lambda held: (-held.bytes, held.first, held.offset))
     names = dict(zip(largest, _NAMES, strict=False))
-    lines = [f"{plan.method}: {plan.size:,} bytes of arena, {plan.steps} steps", ""]
+    lines = [f"{plan.method}: {plan.size:,} bytes of arena, {counted(plan.steps, 'step')}", ""]
     wide = len(f"{plan.size:,}")
     for row in reversed(range(rows)):
         low, high = plan.size * row // rows, plan.size * (row + 1) // rows

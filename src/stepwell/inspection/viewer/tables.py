@@ -69,8 +69,7 @@ def explanation_table(explanation: Explanation) -> str:
         for fate in explanation.fates
     ]
     heads = ("work", "op", "node", "where", "by", "why", "source line")
-    total = sum(fate.cost for fate in explanation.fates)
-    advised = advice_table(advise(explanation.left, total))
+    advised = advice_table(advise(*explanation.left))
     return advised + table(heads, rows, f"lowered to {explanation.target}")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
@@ -38,11 +39,8 @@ def weight_rows(program: Program) -> Iterator[WeightRow]:
 
 def weight_bytes(type_: Any) -> int:
     """Return the bytes of a weight's elements; 0 if its element type has no fixed size."""
-    type_element = element(type_)
-    width = getattr(type_element, "bitwidth", None)
-    if width is None:
-        stored = getattr(type_element, "storage_type", None)
-        width = getattr(stored, "bitwidth", 0)
+    held = quantization(type_)
+    width = getattr(element(type_) if held is None else held.storage, "bitwidth", 0)
     count = 1
     for dim in dims(type_):
         count *= dim if isinstance(dim, int) else 1
