@@ -79,6 +79,12 @@ class Dynamism(IntEnum):
     UNBOUNDED = 2
 
 
+FUSED = "fused with: "
+"""The start of the last line of a node's stack trace in an ETRecord (its format drops custom data):
+the names of the nodes that were fused into it, the costliest first.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The storage of a tensor in an arena; tensors with disjoint lifetimes may share bytes."""

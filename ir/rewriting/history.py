@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """One application: the erased ops and the created ops (op name, node name).
+    """One application: the erased ops and the created ops (op name, node name). Erased are also ops
+    that are dead by the others' removal.
 
     `absorbed_by` names existing ops that now also compute the results of the erased ones.
     """

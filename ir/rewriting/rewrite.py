@@ -472,8 +472,9 @@ class _Driver:
 def _record(
     history: History, name: str, root: tuple[str, str | None], where: str | None, rw: Rewriter
 ) -> None:
+    dead = rw.name_fused()
     created = tuple((op_name(o), node_name(o.location)) for o in rw.inserted)
-    erased = tuple(rw.erased)
+    erased = (*rw.erased, *((op_name(o), node_name(o.location)) for o in dead))
     heirs = {new.owner: None for _, new in rw.replaced if isinstance(new.owner, Operation)}
     absorbed_by = tuple(
         (op_name(o), node_name(o.location))

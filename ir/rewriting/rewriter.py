@@ -19,7 +19,9 @@ from stepwell.ir.compat.xdsl.xdsl_private import discard, operands_of, put_befor
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
+from stepwell.ir.side_effects import is_pure
 from stepwell.ir.weights import WeightStore
+from stepwell.ir.work import operations
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,6 +78,8 @@ class Rewriter:
         default_factory=dict[Operation, tuple[SSAValue, ...]]
     )
     """Each erased op with its operands."""
+    costs: dict[Operation, int] = field(default_factory=dict[Operation, int])
+    """The work of each erased op, which its operands state."""
     touched: list[Operation] = field(default_factory=list[Operation])
     """Ops to revisit, because they may match now."""
     replaced: list[tuple[SSAValue, SSAValue]] = field(
@@ -162,6 +166,7 @@ class Rewriter:
     def erase(self, op: Operation) -> None:
         """Erase an op without uses; the driver removes operands without other uses."""
         self.erased.append((op_name(op), node_name(op.location)))
+        self.costs[op] = operations(op)
         operands = self.gone[op] = operands_of(op)
         discard(op)
         self.touched.extend(neighbors(operands))
@@ -170,6 +175,26 @@ class Rewriter:
         """Record that an op was changed in place."""
         self.modified.append(op)
         self.touched.append(op)
+
+    def name_fused(self) -> list[Operation]:
+        """Name what the root was fused into after the costliest op in it, as a convolution with the
+        batch norm that was the root; return the ops that are dead by the changes.
+        """
+        dying: dict[Operation, None] = {}
+        left = [value.owner for operands in self.gone.values() for value in operands]
+        while left:
+            op = left.pop()
+            if not isinstance(op, Operation) or op in dying or not is_pure(op) or not op.parent:
+                continue
+            if all(use.operation in dying for result in op.results for use in result.uses):
+                dying[op] = None
+                left += [value.owner for value in operands_of(op)]
+        costs = {**self.costs, **{op: operations(op) for op in dying}}
+        named = (op for op in costs if node_name(op.location))
+        costliest = max(named, key=costs.__getitem__, default=self.root)
+        if costs.get(self.root, costs.get(costliest, 0)) < costs.get(costliest, 0):
+            max(self.inserted, key=operations, default=self.root).location = costliest.location
+        return [op for op in dying if op not in self.inserted]
 
 
 def remade(op: _Op, operands: Sequence[SSAValue], types: Sequence[Attribute]) -> _Op:

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from stepwell.backends.executorch.container import FUSED
 from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.calls.calling import bind, with_frozen
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
@@ -18,7 +19,8 @@ from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.files import Content, as_path, write_atomically, written_beside
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import Shown
-from stepwell.program import Plain
+from stepwell.program import Plain, from_exported_program
+from stepwell.report.outcomes import fused, outcomes
 from stepwell.report.report import Report
 from stepwell.targets.table import find_target
 from stepwell.targets.target import Target
@@ -305,6 +307,8 @@ class Lowered(Shown):
     def to_etrecord(self, method: str = "forward", **options: OptionValue) -> ETRecord:
         """Return the ETRecord by which ExecuTorch's Inspector maps a profile to the model.
 
+        Nodes into which others were fused name them, the costliest first, in their stack traces.
+
         Args:
             method: the method to record; the Inspector supports one, and calls it `forward`.
             options: those that were passed to `to_pte`.
@@ -314,7 +318,15 @@ class Lowered(Shown):
                 to PyTorch.
         """
         exported = self._exported(method)
-        return self._emit("etrecord", options, exported=exported, method=method)
+        record = self._emit("etrecord", options, exported=exported, method=method)
+        outside = self.target.outside(self.program)
+        source = from_exported_program(exported)
+        groups = fused(outcomes(source, self.program, outside, self.report.events))
+        for node in record.edge_dialect_program.graph.nodes:
+            if others := groups.get(node.name):
+                trace = node.meta.get("stack_trace") or ""
+                node.meta["stack_trace"] = f"{trace}\n{FUSED}{', '.join(others)}"
+        return record
 
     @validate_arguments
     def to_executorch(self, **options: OptionValue) -> Any:

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation
 
-from stepwell.backends.inventory import CLOSED, computes, places
+from stepwell.backends.inventory import CLOSED, places
 from stepwell.ir.context import statistics_lines
-from stepwell.ir.diagnostics import counted, module_path, node_name, op_name, source_line
+from stepwell.ir.diagnostics import counted, module_path, op_name, source_line
 from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import Shown
-from stepwell.ir.rewriting.rewrite import Event
 from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
 from stepwell.report.advice import Left, advice_lines
+from stepwell.report.outcomes import node_of, outcomes
 from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
 
@@ -211,7 +211,7 @@ def explain_artifact(program: Program, name: str, target: Target) -> Explanation
 
 
 def _fate(op: Operation, method: str, where: str, *rest: Any) -> Fate:
-    node, at = node_name(op.location) or _hint(op), op.location
+    node, at = node_of(op), op.location
     line, path = source_line(at), module_path(at)
     became, by, into, why = rest or ((), (), None, ())
     return Fate(op_name(op), node, method, line, path, operations(op), where, became, by, into, why)
@@ -219,72 +219,17 @@ def _fate(op: Operation, method: str, where: str, *rest: Any) -> Fate:
 
 def fates(source: Program, lowered: Lowered) -> list[Fate]:
     """Return what became of each op of `source` in the program `lowered`; the costliest first."""
-    final: dict[str, list[tuple[str, str]]] = {}
-    for _, op, place in places(lowered.program, lowered.target.outside(lowered.program)):
-        final.setdefault(node_name(op.location) or _hint(op), []).append((op_name(op), place))
-    acted: dict[str, list[Event]] = {}
-    for event in lowered.report.events:
-        nodes = {node for _, node in (event.root, *event.erased) if node is not None}
-        for node in nodes:
-            acted.setdefault(node, []).append(event)
     refused: dict[str | None, list[str]] = {}
     for refusal in lowered.report.refusals:
         refused.setdefault(refusal.node, []).append(f"{refusal.rewrite}: {refusal.reason}")
     found: list[Fate] = []
-    for method, func in source.methods.items():
-        for op in filter(computes, func.body.block.ops):
-            node = node_name(op.location) or _hint(op)
-            held, events = final.get(node, []), acted.get(node, [])
-            where, into = _where(op, node, held, events, final)
-            why = tuple(refused.get(node, ())) if where in ("kernel", "split") else ()
-            if where == "kernel" and not why:
-                why = (f"{lowered.report.target} has no operator for it",)
-            by = tuple(dict.fromkeys(event.rewrite for event in events))
-            found.append(_fate(op, method, where, tuple(n for n, _ in held), by, into, why))
+    outside = lowered.target.outside(lowered.program)
+    for one in outcomes(source, lowered.program, outside, lowered.report.events):
+        why = tuple(refused.get(one.node, ())) if one.where in ("kernel", "split") else ()
+        if one.where == "kernel" and not why:
+            why = (f"{lowered.report.target} has no operator for it",)
+        found.append(_fate(one.op, one.method, one.where, one.became, one.by, one.into, why))
     return sorted(found, key=lambda fate: -fate.cost)
-
-
-def _where(
-    op: Operation,
-    node: str,
-    places: list[tuple[str, str]],
-    events: list[Event],
-    final: dict[str, list[tuple[str, str]]],
-) -> tuple[str, str | None]:
-    kinds = {place for _, place in places}
-    if len(kinds) == 1:
-        return next(iter(kinds)), None
-    if kinds and all(kind.startswith("delegate") for kind in kinds):
-        numbers = sorted(int(kind.removeprefix("delegate ")) for kind in kinds)
-        return f"delegate {', '.join(map(str, numbers))}", None
-    if kinds:
-        return "split", None
-    for event in reversed(events):
-        if event.absorbed_by:
-            return "folded", event.absorbed_by[0][1]
-        if event.root[1] not in (node, None):
-            return "folded", event.root[1]
-        if event.root[1] == node and not event.created:
-            return "removed", None
-    return _into_reader(op, final)
-
-
-def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tuple[str, str | None]:
-    """Return the final ops of an op's nearest user, into which the op was folded."""
-    waiting, seen = [op], {op}
-    while waiting:
-        readers = {use.operation: None for o in waiting for r in o.results for use in r.uses}
-        waiting = [reader for reader in readers if reader not in seen]
-        seen.update(waiting)
-        for reader in waiting:
-            name = node_name(reader.location) or _hint(reader)
-            if name in final:
-                return "folded", name
-    return "removed", None
-
-
-def _hint(op: Operation) -> str:
-    return next((r.name_hint for r in op.results if r.name_hint), "") or op_name(op)
 
 
 def _spelled(names: tuple[str, ...]) -> str:

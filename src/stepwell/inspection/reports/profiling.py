@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.backends.cortex_m.read import is_cortex_m
+from stepwell.backends.executorch.container import FUSED
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.ir.compat.torch.lazy_imports import OnDemand
@@ -42,11 +43,14 @@ _MOST_ROWS = 40
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the model: its name, its op, and its source line if known."""
+    """A node of the model: its name, its op, its source line if known, and the nodes that were
+    fused into it, the costliest first.
+    """
 
     name: str
     op: str
     line: str | None
+    fused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class Profile(Shown):
             time = _time(events)
             counts = Counter(event.kind for event in events)
             ran = ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in counts.items())
-            op = f"{node.op} {node.name}" if node else ""
+            op = " + ".join((f"{node.op} {node.name}", *node.fused)) if node else ""
             line = (node.line if node else None) or ""
             yield f"{time / whole:.1%}", f"{time:.3f}", op, line, ran
 
@@ -255,11 +259,20 @@ def _nodes(record: ETRecord | None) -> dict[int, Node]:
         return {}
     return {
         node.meta["debug_handle"]: Node(
-            node.name, _op_name(node.target), _line(node.meta.get("stack_trace"))
+            node.name,
+            _op_name(node.target),
+            _line(node.meta.get("stack_trace")),
+            _fused(node.meta.get("stack_trace") or ""),
         )
         for node in marked.graph.nodes
         if "debug_handle" in node.meta
     }
+
+
+def _fused(trace: str) -> tuple[str, ...]:
+    """Return the names of the nodes that were fused into one, from its stack trace."""
+    _, _, names = trace.rpartition(f"\n{FUSED}")
+    return tuple(names.split(", ")) if f"\n{FUSED}" in trace else ()
 
 
 def _op_name(target: Any) -> str:
