@@ -11,7 +11,7 @@ for each problem:
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -59,7 +59,29 @@ class StepwellError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        return "\n".join(str(problem) for problem in self.problems)
+        return "\n".join(map(str, _once_each(self.problems)))
+
+
+FEW = 2
+"""The number of places of one problem that are stated in full."""
+
+
+def _once_each(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield each problem; what more than a few ops have in common is one problem with a count."""
+    groups: dict[tuple[str, str | None], list[Problem]] = {}
+    for problem in problems:
+        _, colon, reason = problem.fact.partition(": ")
+        groups.setdefault((reason if colon else problem.fact, problem.help), []).append(problem)
+    for (reason, help), held in groups.items():
+        if len(held) <= FEW:
+            yield from held
+            continue
+        ops = list(dict.fromkeys(one.fact.removesuffix(reason) for one in held))
+        others = f"{ops[0].removesuffix(': ')} and {counted(len(ops) - 1, 'other')}: "
+        places = list(dict.fromkeys(one.where for one in held if one.where))
+        more = f"; and {len(places) - FEW} more places" if len(places) > FEW else ""
+        fact = f"{others if len(ops) > 1 else ops[0]}{reason} (× {len(held)})"
+        yield Problem(fact, "; ".join(places[:FEW]) + more or None, help)
 
 
 class VerificationError(StepwellError):

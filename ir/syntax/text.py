@@ -176,16 +176,18 @@ def register_names(names: Callable[[str], Iterable[str]]) -> Callable[[str], Ite
 
 
 def _near(message: str) -> str | None:
-    """Return `did you mean 'aten.relu.default'?` for an op or dialect that is not registered."""
+    """Return `did you mean 'aten.relu.default'?` for an op or dialect that is not registered, or
+    how to register it.
+    """
     match = re.match(r"(?:Operation |')([\w.$]+)'? is not registered", message)
     if match is None:
         return None
     dialect, dot, _ = match[1].partition(".")
     if not dot or dialect not in _DIALECTS:
-        return nearest(dialect, _DIALECTS).strip() or None
+        return nearest(dialect, _DIALECTS).strip() or "--load FILE loads the file that defines it"
     known = [op.name for op in _DIALECTS[dialect]().operations]
     known += [name for names in _NAMES for name in names(dialect)]
-    return nearest(match[1], known).strip() or None
+    return nearest(match[1], known).strip() or "--load FILE loads the file that defines it"
 
 
 def _failure(

@@ -35,7 +35,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
+from xdsl.irdl import IRDLOperation
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import RewritePattern
 
@@ -220,6 +221,20 @@ def _collect(module: ModuleType) -> None:
             is_xdsl = issubclass(value, ModulePass | RewritePattern)
             if is_xdsl or (is_step and isinstance(vars(value).get("name"), str)):
                 REGISTRY.step(cast("type[Step]", value))
+    _collect_ops(module)
+
+
+def _collect_ops(module: ModuleType) -> None:
+    """Register the op classes of a module whose dialect it does not define, as dialects."""
+    ops: dict[str, list[type[Operation]]] = {}
+    for value in vars(module).values():
+        if not isinstance(value, type) or not issubclass(value, IRDLOperation):
+            continue
+        if value.__module__ == module.__name__ and "name" in vars(value):
+            ops.setdefault(value.name.partition(".")[0], []).append(value)
+    for name, held in ops.items():
+        if not text.is_registered(name):
+            REGISTRY.dialect(Dialect(name, held))
 
 
 def _bring(plugin: Plugin, load: Callable[[], None]) -> None:

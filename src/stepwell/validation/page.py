@@ -26,7 +26,7 @@ def fragment(result: CheckResult) -> str:
         text = f"Tried @{method} on {len(labels)} samples: {'; '.join(labels)}"
         parts.append(f"<p>{escape(text)}</p>")
     if result.skipped:
-        lines = "".join(f"<li>{escape(line)}</li>" for line in result.skipped)
+        lines = "".join(f"<li>{escape(line)}</li>" for line in result.left_out)
         parts.append(f"<p>Not compared:</p><ul>{lines}</ul>")
     if result.accuracy:
         parts.append("<p>Relative error of each layer in each MX payload:</p>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from textwrap import wrap
@@ -141,6 +142,21 @@ class CheckResult(Shown):
             )
         ]
 
+    @property
+    def left_out(self) -> list[str]:
+        """Return what was not compared: each reason once, with the samples that have it."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for line in self.skipped:
+            what, _, rest = line.partition(" on ")
+            label, _, reason = rest.partition(": ")
+            found.setdefault((what, reason) if reason else (line, ""), []).append(label)
+        return [
+            f"{what} on {labels[0] if len(labels) == 1 else f'{len(labels)} samples'}: {reason}"
+            if reason
+            else what + (f"  (× {len(labels)})" if len(labels) > 1 else "")
+            for (what, reason), labels in found.items()
+        ]
+
     def to_frame(self) -> DataFrame:
         """Return a dataframe with a row for each pass."""
         names = [field.name for field in fields(StepVerdict)]
@@ -180,7 +196,7 @@ class CheckResult(Shown):
         if idle := len(self.steps) - len(shown):
             rows.append(f"· {counted(idle, 'pass')} had no effect")
         rows += ["", *self._tried()]
-        rows += [*(f"not compared: {line}" for line in self.skipped)]
+        rows += [f"not compared: {line}" for line in self.left_out]
         if self.ok:
             rows.append(f"{self.target}: {self.verdict} ({self.seconds:.1f} s)")
         else:
@@ -188,7 +204,8 @@ class CheckResult(Shown):
             rows.append(str(self.findings[0]))
         if self.deviations:
             rows += ["", "classes of numbers that may be lost, by the choice of numerics:"]
-            rows += [f"  {d.rewrite}: {d.op}: {d.loses}" for d in self.deviations]
+            lost = Counter(f"  {d.rewrite}: {d.op}: {d.loses}" for d in self.deviations)
+            rows += [line + (f"  (× {n})" if n > 1 else "") for line, n in lost.items()]
         if self.accuracy:
             rows += ["", "relative error of each layer in each MX payload:", self.accuracy]
         return "\n".join(rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
@@ -21,6 +21,7 @@ from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.levels import TOSA_TARGET as TARGET
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
+from stepwell.ir.types import element_name
 from stepwell.translate.decompositions.views import gather_strides
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
@@ -30,7 +31,7 @@ from stepwell.translate.rewrites.quant import DEQUANTIZE, QUANTIZE
 from stepwell.translate.rewrites.tosa.layout.order import DECOMPOSE, INTEGERS, TO_TOSA
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
-from stepwell.translate.rewrites.tosa.splitting.decompose_rest import absence
+from stepwell.translate.rewrites.tosa.splitting.decompose_rest import NO_LOWERING, absence
 
 TYPED = (*QUANTIZE, *DEQUANTIZE)
 """The ops that read or produce quantized values."""
@@ -112,13 +113,22 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
             describe_op(op),
             f"quantize its parts, as ExecuTorch's TOSAQuantizer does, or lower to {both}",
         )
-    absent = "it has no lowering"
+    absent = NO_LOWERING
     if isinstance(op, SchemaOp):
         absent = absence(torch_overload(type(op)), *pieces[-1:])
+    if absent == NO_LOWERING and "fp" not in target.profiles and _is_float(op):
+        reason = f"it computes in floats, which {target.name} does not have"
+        help = f"quantize the model (--quantize int8), or lower to {both}"
+        return Problem(f"{name}: {reason}", describe_op(op), help)
     reason = reasons[-1] if reasons else absent
     return Problem(
         f"{name}: {reason}", describe_op(op), "a TOSA program has no other ops: change or split it"
     )
+
+
+def _is_float(op: Operation) -> bool:
+    types = (result.type for result in op.results)
+    return any(isinstance(t, TensorType) and element_name(t)[0] in "fb" for t in types)
 
 
 def integer_reasons(near: Iterable[Operation | Block], history: History) -> list[str]:

@@ -72,6 +72,9 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
     )  # Reference implementations call each other recursively.
 
 
+NO_LOWERING = "it has no lowering"
+
+
 def absence(overload: Any, pieces: str = "") -> str:
     """Return why an operator without a lowering cannot be expressed in TOSA, as far as PyTorch
     knows.
@@ -87,13 +90,13 @@ def absence(overload: Any, pieces: str = "") -> str:
     if "view_as_complex" in overload.name():
         return "TOSA has no complex numbers: give their parts (`torch.view_as_real`)"
     if "fft" in overload.name() or _is_lowered(overload):  # TOSA has two transforms, of images.
-        return "it has no lowering"
+        return NO_LOWERING
     if pieces == INTO_ITSELF or piece_function(overload, True) is None:
         return "TOSA has no operator for it, and PyTorch computes it by no others"
     return (
         f"TOSA has no operator for it, nor for what PyTorch computes it by: {pieces}"
         if pieces
-        else "it has no lowering"
+        else NO_LOWERING
     )
 
 
