@@ -40,6 +40,9 @@ LATE = {
     ("stepwell.cli.terminal.sources", "stepwell.validation.samples"): (
         "629 ms, with `check`; only `run` and bundled programs need inputs"
     ),
+    ("stepwell.loaders.models", "stepwell.quantization.sensitivity.measure"): (
+        "790 ms, with `accuracy`; only mixtures need it"
+    ),
     ("stepwell.dialects", "stepwell.dialects.linalg_named"): "7 ms; few texts have these operators",
     ("stepwell.dialects", "stepwell.dialects.torch_mlir"): "12 ms; few texts have these operators",
     ("stepwell.dialects.aten.inference", "stepwell.dialects.symbols"): f"1563 ms, {TORCH}; {TEXT}",

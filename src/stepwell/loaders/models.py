@@ -35,7 +35,7 @@ from stepwell.loaders.dynamic_shapes.exporting import line_of
 from stepwell.loaders.factories import FORMS, made_by, parts_of, users_code
 from stepwell.model_zoo.catalogue.models import SOURCES, find
 from stepwell.program import Program, from_exported_program, load
-from stepwell.quantization.quantizers import QUANTIZERS, find_quantizer
+from stepwell.quantization.quantizers import QUANTIZERS, find_quantizer, is_mixture
 from stepwell.translate.importer.aliases import has_schema
 from stepwell.translate.importer.export_call import export
 from stepwell.translate.importer.pt2 import load_pt2
@@ -213,6 +213,11 @@ def export_model(
     if quantize is not None:
         if kwargs:
             raise StepwellError(f"{name} takes inputs by keyword, which quantizers do not support")
+        if is_mixture(quantize):
+            from stepwell.quantization.sensitivity.measure import quantized_as
+
+            with users_code(f"quantizer {quantize!r} fails on {name}"):
+                return Model(name, quantized_as(module, tuple(args), quantize), module, args)
         with users_code(f"quantizer {quantize!r} fails on {name}"):
             module = find_quantizer(quantize)(module, *(data or [args]))
     if dynamic:

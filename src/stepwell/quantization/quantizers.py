@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.compat.torch.lazy_imports import OnDemand, torch
 from stepwell.ir.compat.torch.torch_globals import torch_alone
@@ -131,6 +132,13 @@ def by_torchao(
         return unwrapped(module)
 
     return quantize
+
+
+def is_mixture(text: str) -> bool:
+    """Whether a text names a payload of MX, or a quantizer and points that differ
+    (`quantization.recovery.mixtures`).
+    """
+    return "," in text or text in PAYLOADS
 
 
 ROWS_OF = 1 << 20

@@ -32,7 +32,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         add(
             "--quantize",
             metavar="NAME",
-            help="quantize a file.py:callable first; int8: for the target",
+            help="quantize a file.py:callable first; int8: for the target; NAME,POINT=BITS: a "
+            "mixture, as accuracy prints it",
         ),
         quantizers,
     )

@@ -118,6 +118,7 @@ def accuracy(parser: argparse.ArgumentParser) -> None:
     )
     add("--resume", **FILE, help="store measurements there, and reuse them")
     add("--html", **FILE, help="write the result as a page")
+    add("--save", **FILE, help="write the quantized program with kept cures as a .mlir for lower")
     add("--trust", **FLAG, help="unpickle a .pt2's sample inputs")
 
 

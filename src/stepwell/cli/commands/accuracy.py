@@ -6,9 +6,10 @@ from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.platform.files import write_atomically
+from stepwell.ir.platform.files import require_place, write_atomically
 from stepwell.loaders.factories import made_by, named
 from stepwell.loaders.models import open_model
+from stepwell.lowering import lower
 from stepwell.quantization.sensitivity.measure import accuracy
 
 
@@ -18,6 +19,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
         raise StepwellError(
             "--levels, a number of batches, must be at least 0", help="0 measures no level"
         )
+    if arguments.save is not None:
+        require_place(arguments.save)
+        if arguments.save.suffix != ".mlir":
+            fact = f"{arguments.save} is no name of a program"
+            raise StepwellError(fact, help=f"name it {arguments.save.with_suffix('.mlir')}")
     data, fit = made_by(arguments.data), arguments.fit and made_by(arguments.fit)
     metric = arguments.metric and named(arguments.metric)
     opened = open_model(arguments.model, trust=arguments.trust)
@@ -39,7 +45,17 @@ def run(arguments: argparse.Namespace) -> Outcome:
     print(found)
     if arguments.html:
         write_atomically(arguments.html, found.to_html().encode())
-    return Outcome(found.to_dict(), [arguments.html] if arguments.html else [])
+    if arguments.save:
+        assert found.program is not None
+        found.program.save(arguments.save)
+        said = f"lower it with: stepwell lower {arguments.save} -t {found.target}"
+        try:
+            lower(found.program, arguments.target, **options_of(arguments))
+        except StepwellError as error:
+            said = f"{found.target} refuses it: {error.problems[0].fact}"
+        print(f"{arguments.save}: {said}")
+    written = (arguments.html, arguments.save)
+    return Outcome(found.to_dict(), [path for path in written if path])
 
 
 def _budget(text: str) -> tuple[float, str]:

@@ -101,7 +101,17 @@ def mixed(
     limit: float = BITS,
     cost: Cost | None = None,
 ) -> Weights:
-    """Widen the worst operands of a program, chosen by an exact knapsack; weights stay the same.
+    """Widen the operands of a program that `chosen_ways` names; weights stay the same."""
+    return replaced(weights, chosen_ways(weights, batches, limit, cost))
+
+
+def chosen_ways(
+    weights: Weights,
+    batches: Sequence[Batch],
+    limit: float = BITS,
+    cost: Cost | None = None,
+) -> dict[str, Way]:
+    """Choose the operands to widen by an exact knapsack; return the points that change.
 
     The value of a choice is the divergence from the float model when only its point is quantized in
     this way, which is far less noisy than the point's share of the loss.
@@ -147,7 +157,7 @@ def mixed(
     things = [list(zip(costs[site], lost[site], strict=True)) for site in ways]
     picks = least_loss(things, limit) or [0] * len(things)
     chosen = zip(ways.items(), picks, strict=True)
-    return replaced(weights, {site.name: found[pick] for (site, found), pick in chosen})
+    return {site.name: found[pick] for (site, found), pick in chosen if pick}
 
 
 def _flipped(floats: Playback, site: Site) -> Sequence[Any]:

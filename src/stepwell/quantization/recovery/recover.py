@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +12,8 @@ from stepwell.quantization.recovery.bias_correction import corrected
 from stepwell.quantization.recovery.clipping import clipped
 from stepwell.quantization.recovery.distillation import distil
 from stepwell.quantization.recovery.equalization import balanced
-from stepwell.quantization.recovery.mixed_precision import mixed
+from stepwell.quantization.recovery.mixed_precision import chosen_ways, mixed, replaced
+from stepwell.quantization.recovery.mixtures import mixture_text
 from stepwell.quantization.recovery.rounding import second_order
 from stepwell.quantization.recovery.scales import rescaled
 from stepwell.quantization.recovery.weights import Weights
@@ -76,15 +76,16 @@ def cured(
     kept = False
     tried: list[Cured] = []
     for name in cures:
-        fitted = partial(mixed, **budget) if name == "mixing" else CURES[name]
-        weights = fitted(best, fit)
+        ways = chosen_ways(best, fit, **budget) if name == "mixing" else {}
+        weights = replaced(best, ways) if name == "mixing" else CURES[name](best, fit)
         given = judge(weights)
         loss, score = difference(now, given, "loss"), difference(given, now, "score")
         lost, won = difference(low, base, "loss"), difference(low, given, "loss")
         wins = loss.mean > 0 and not (score.is_sure and score.mean < 0)
         why = "" if wins else f"on held-out batches the loss moves by {-loss.mean:+.4f}"
         part = won.mean / lost.mean if lost.mean else 0.0
-        tried.append(Cured(name, part, score, wins, why))
+        mixture = mixture_text(accuracy.form, ways) if ways else ""
+        tried.append(Cured(name, part, score, wins, why, mixture))
         if wins:
             best, now, kept = weights, given, True
     return replace(accuracy, cures=tuple(tried), program=best.program() if kept else pair.program)

@@ -12,13 +12,14 @@ from stepwell.cost_model.budgets import measure
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.compat.torch.torch_private import pytree
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, reported
 from stepwell.ir.options import OptionValue
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
-from stepwell.quantization.quantizers import find_quantizer, quantizer_for
+from stepwell.quantization.quantizers import find_quantizer, is_mixture, quantizer_for
 from stepwell.quantization.quantizers import quantize as quantized_by
 from stepwell.quantization.recovery import cured
+from stepwell.quantization.recovery.mixtures import mixed_as
 from stepwell.quantization.recovery.weights import BALANCED
 from stepwell.quantization.sensitivity.attribution import MEASURED, Progress, attribute, whole
 from stepwell.quantization.sensitivity.causes import (
@@ -173,12 +174,13 @@ def _measured(
     place = None if resume is None else Path(resume)
     first = batches[: max(levels, 1)]
     run = model.eval() if isinstance(model, torch.nn.Module) else None
-    reference = [_listed(run(*x)) if run else pair.original.run(*x) for x, _ in first]
-    way = StageComparison(first, reference, metric, [])
+    reference = [_listed(run(*x)) if run else pair.original.run(*x) for x, _ in batches]
+    way = StageComparison(batches, reference, metric, [])
     if run is not None:
         way.take("model", lambda *x: _listed(run(*x)))
     way.take("program", pair.original.run)
     way.take("quantized", lambda *x: Playback(pair, x, free=False).outputs)
+    way.batches, way.last = first, way.last[: len(first)]
     step = down(way, pair.program, target, pipeline, options) if levels else None
     found = attribute(pair, batches, metric, most=most, resume=place, progress=progress)
     play = Playback(pair, batches[0][0], free=False)
@@ -243,7 +245,8 @@ def imported(model: Any, inputs: Sequence[Any]) -> Program:
     """Return a model as a program at level `aten`."""
     if isinstance(model, torch.nn.Module):
         is_graph = hasattr(model, "graph")  # Those of PT2E have no modes.
-        with torch.no_grad():
+        fact = "the model cannot be exported for the inputs of the first batch"
+        with torch.no_grad(), reported(fact, "a batch is (inputs, labels)"):
             model = export(model if is_graph else model.eval(), tuple(inputs))
     program = model if isinstance(model, Program) else from_exported_program(model)
     if program.level != "aten":
@@ -262,12 +265,25 @@ def _form(quantize: str | Callable[..., Any] | None, target: str) -> str:
             (p for p in PAYLOADS if f"mx_{p}" in target or f"mx_{p[2:]}" in target), None
         )
         quantize = payload or ("fp8e4m3" if "+mx" in target else "int8")
-    return quantize if quantize in PAYLOADS else quantizer_for(quantize, target)
+    return quantize if is_mixture(quantize) else quantizer_for(quantize, target)
+
+
+def quantized_as(model: torch.nn.Module, inputs: tuple[Any, ...], mixture: str) -> Program:
+    """Return the program of a module that is quantized as a mixture states (`mixtures`).
+
+    Raises:
+        StepwellError: the mixture does not fit the model.
+    """
+    source = imported(model, inputs)
+    return _quantized(model, source, mixture, mixture, [(inputs, None)])
 
 
 def _quantized(
     model: Any, source: Program, form: str, quantize: Any, batches: Sequence[Batch]
 ) -> Program:
+    if "," in form:
+        name = form.partition(",")[0]
+        return mixed_as(paired(_quantized(model, source, name, name, batches), source), form)
     if form in PAYLOADS:
         return to_mxfp(source, form, convolutions=True, attention=True)
     if not isinstance(model, torch.nn.Module):

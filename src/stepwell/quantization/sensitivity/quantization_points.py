@@ -6,6 +6,7 @@ model's weight and bias. Layers of the quantized and the float program are paire
 by their shapes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,7 +37,8 @@ class Site:
     """An op that reads quantized operands.
 
     Attributes:
-        name: the name of the op's module, or of its node without a module.
+        name: the name of the op's module, followed by that of the node if the module computes
+            several (`blocks.0 (add_1)`); the name of a node without a module.
         op: the op in the quantized program.
         weight: the index of the weight operand, or None.
         floats: the float model's weight and bias, by operand index.
@@ -109,13 +111,16 @@ class Quantized:
                 "no op of the program is quantized, so quantization loses nothing",
                 help='set quantize="int8", "8da4w" or "mx:fp4e2m1" (--quantize)',
             )
-        seen: dict[str, int] = {}
-        unique: list[Site] = []
+        shared = {name for name, n in Counter(site.name for site in found).items() if n > 1}
+        unique: dict[str, Site] = {}
         for site in found:
-            count = seen[site.name] = seen.get(site.name, 0) + 1
-            name = site.name if count == 1 else f"{site.name} ({count})"
-            unique.append(Site(name, site.op, site.weight, site.floats))
-        return tuple(unique)
+            name = site.name
+            if name in shared and (node := node_name(site.op.location)) not in (None, name):
+                name = f"{name} ({node})"  # The module computes several.
+            while name in unique:
+                name += "'"
+            unique[name] = Site(name, site.op, site.weight, site.floats)
+        return tuple(unique.values())
 
     def _site(self, op: Operation, other: Operation | None) -> Site:
         if isinstance(op, ReturnOp):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ class Cured:
         score: the change of the score on these batches.
         kept: whether the method was accepted.
         why: the reason for not accepting the method, as a sentence.
+        mixture: for `mixing`, the quantizer with the points that were widened, as `--quantize`
+            takes it.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Cured:
     score: Tally
     kept: bool
     why: str = ""
+    mixture: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,12 +191,14 @@ class Accuracy(Shown):
                        "of": w.what, "won": w.won, "sure": w.is_sure, "enough": w.enough}
                       for w in self.wider],
             "cures": [{"name": c.name, "recovered": c.recovered, "kept": c.kept, "why": c.why,
-                       "score": told(c.score)} for c in self.cures],
+                       "mixture": c.mixture, "score": told(c.score)} for c in self.cures],
         }  # fmt: skip
 
     def __str__(self) -> str:
         lines = [self.sentence, "", f"{'stage':12}{'loss':>10}{'score':>10}{'change':>20}  flips"]
-        for s in self.stages:
+        for s, before in zip(self.stages, (self.stages[0], *self.stages), strict=False):
+            if s.samples != before.samples:
+                lines.append(f"the next on the first {s.samples} of {before.samples} samples:")
             change = "" if s is self.stages[0] else _said(s.loss)
             lines.append(f"{s.name:12}{s.mean[0]:10.4f}{s.mean[1]:10.4f}{change:>20}"
                          f"{s.loss.flips:7} of {s.samples}")  # fmt: skip
@@ -200,7 +206,8 @@ class Accuracy(Shown):
         width = max([5, *(len(o.name) for o in rows)])
         lines += ["", f"{'point':{width}}{'alone':>20}{'freed':>20}{'share':>8}  why"]
         for o in rows:
-            share = f"{self.share(o):8.0%}" if o.freed.is_sure else f"{'noise':>8}"
+            is_told = o.freed.is_sure and self.attribution.is_lost
+            share = f"{self.share(o):8.0%}" if is_told else f"{'noise':>8}"
             why = self.causes.get(o.name, "")
             lines.append(
                 f"{o.name:{width}}{_said(o.alone):>20}{_said(o.freed):>20}{share}  {why}".rstrip()
@@ -218,6 +225,8 @@ class Accuracy(Shown):
             what = "kept" if c.kept else f"not kept: {c.why}"
             won = f"{c.recovered:.0%} of the loss is won back"
             lines.append(f"recovery method {c.name}: {won}, {what}")
+            if c.mixture:
+                lines.append(f"  its mixture: --quantize {shlex.quote(c.mixture)}")
         return "\n".join(lines)
 
 
