@@ -21,7 +21,7 @@ from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.side_effects import is_pure
 from stepwell.ir.weights import WeightStore
-from stepwell.ir.work import operations
+from stepwell.ir.work import operations, size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -177,8 +177,8 @@ class Rewriter:
         self.touched.append(op)
 
     def name_fused(self) -> list[Operation]:
-        """Name what the root was fused into after the costliest op in it, as a convolution with the
-        batch norm that was the root; return the ops that are dead by the changes.
+        """Name what the root was fused into after the product in it that costs most, as a
+        convolution with the batch norm that was the root; return the ops that are dead by that.
         """
         dying: dict[Operation, None] = {}
         left = [value.owner for operands in self.gone.values() for value in operands]
@@ -190,9 +190,10 @@ class Rewriter:
                 dying[op] = None
                 left += [value.owner for value in operands_of(op)]
         costs = {**self.costs, **{op: operations(op) for op in dying}}
-        named = (op for op in costs if node_name(op.location))
-        costliest = max(named, key=costs.__getitem__, default=self.root)
-        if costs.get(self.root, costs.get(costliest, 0)) < costs.get(costliest, 0):
+        written = {op: sum(size(result.type) for result in op.results) for op in costs}
+        products = (op for op in costs if costs[op] > written[op] and node_name(op.location))
+        costliest = max(products, key=costs.__getitem__, default=self.root)
+        if self.root in costs and costs[self.root] < costs[costliest]:
             max(self.inserted, key=operations, default=self.root).location = costliest.location
         return [op for op in dying if op not in self.inserted]
 

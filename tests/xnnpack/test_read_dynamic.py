@@ -71,13 +71,15 @@ def test_sizes_that_the_method_does_not_take_are_refused(
             stepwell.read_pte(pte, sizes={"forward": sizes})
 
 
-def test_without_that_the_error_says_what_to_do(
+def test_without_that_the_error_says_what_to_do_and_a_command_does_it(
     dynamic: tuple[torch.nn.Module, bytes], tmp_path: Path, capsys: Any
 ) -> None:
     _, pte = dynamic
     with pytest.raises(UnsupportedError, match=re.escape("read_pte(data, largest=True)")):
         stepwell.read_pte(pte)
     (tmp_path / "m.pte").write_bytes(pte)
-    assert main(["show", str(tmp_path / "m.pte"), "--summary"]) == 1
-    assert "--largest" in capsys.readouterr().err
+    assert main(["show", str(tmp_path / "m.pte"), "--summary"]) == 0
+    said = capsys.readouterr()
+    assert "read at its largest sizes: forward(" in said.err
     assert main(["show", str(tmp_path / "m.pte"), "--summary", "--largest"]) == 0
+    assert capsys.readouterr().out == said.out
