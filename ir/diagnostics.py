@@ -79,7 +79,8 @@ def _once_each(problems: Sequence[Problem]) -> Iterator[Problem]:
         ops = list(dict.fromkeys(one.fact.removesuffix(reason) for one in held))
         others = f"{ops[0].removesuffix(': ')} and {counted(len(ops) - 1, 'other')}: "
         places = list(dict.fromkeys(one.where for one in held if one.where))
-        more = f"; and {len(places) - FEW} more places" if len(places) > FEW else ""
+        more = len(places) - FEW
+        more = f"; and {counted(more, 'more place')}" if more > 0 else ""
         fact = f"{others if len(ops) > 1 else ops[0]}{reason} (× {len(held)})"
         yield Problem(fact, "; ".join(places[:FEW]) + more or None, help)
 

@@ -15,10 +15,14 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     get_symmetric_quantization_config,
 )
 from executorch.exir import to_edge_transform_and_lower
+from tools import contradictions
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from stepwell import unload_plugin
 from stepwell.backends.ethos_u.vela import is_installed
 from stepwell.cli.main import main
+from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.validation.result import CheckResult
 
 MODELS = """
 import torch
@@ -40,6 +44,30 @@ class Sorts(torch.nn.Module):
     def forward(self, x):
         return torch.sort(self.conv(x).mean((2, 3)))[0]
 
+class Deep(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ups = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(3))
+        self.head = torch.nn.Linear(32, 10)
+
+    def forward(self, x):
+        for up in self.ups:
+            x = x + torch.nn.functional.gelu(up(x))
+        return self.head(x)
+
+def deep():
+    torch.manual_seed(0)
+    return Deep().eval(), (torch.randn(8, 32),)
+
+def rows():
+    torch.manual_seed(1)
+    return [((torch.randn(8, 32),), None) for _ in range(4)]
+
+def norms():
+    torch.manual_seed(0)
+    layers = [m for _ in range(4) for m in (torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4))]
+    return torch.nn.Sequential(*layers).eval(), (torch.randn(1, 4, 3, 3),)
+
 def words():
     torch.manual_seed(0)
     return Words().eval(), (torch.randn(1, 1, 49, 10),)
@@ -50,6 +78,36 @@ def sorts():
 
 def data():
     yield from (100 * torch.randn(1, 1, 49, 10) for _ in range(3))
+"""
+TWICE = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stepwell import Rewrite
+from stepwell.dialects import aten
+from xdsl.dialects.builtin import TensorType
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.traits import Pure
+
+@irdl_op_definition
+class Twice(IRDLOperation):
+    name = "mine.twice"
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format: ClassVar[str] = "$x attr-dict `:` type($x) `->` type($result)"
+
+@dataclass(frozen=True)
+class FormTwice(Rewrite):
+    name = "form-twice"
+    anchors = (aten.SigmoidDefault,)
+
+    def match(self, op, program):
+        return op
+
+    def build(self, op, rw):
+        made = Twice.create(operands=[op.operands[0]], result_types=[op.results[0].type])
+        rw.replace(op, rw.insert(made).results)
 """
 Say = Callable[[str], str]
 UNARY = """
@@ -150,3 +208,111 @@ class _Scaled(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.linear(x) * 4
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(contradictions.NETS)
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize("name", [*contradictions.QUICK, "net/cortex-m55"])
+def test_commands_say_the_same_of_one_thing(name: str) -> None:
+    assert contradictions.compared(name, quick=True).findings == []
+
+
+def test_what_contradicts_is_found() -> None:
+    group = contradictions.Group("of two")
+    group.facts = {"arena": {1024: ["lower"], 1000: ["explain"]}, "share": {2.0: ["a"], 2.1: ["b"]}}
+    group.compare()
+    assert group.findings == ["arena is 1024: lower; 1000: explain"]
+    text = "1 delegates\nhelp: stepwell check --colour red\n"
+    run = contradictions.Run("lower m.py:net -o none.pte", 0, text, "", {})
+    assert [what.partition(":")[0] for what in contradictions.wrong_statements(run)] == [
+        "a plural of one",
+        "advises 'stepwell check --colour', which does not exist",
+        "advises '--colour', which does not exist",
+        "status 0, but none.pte does not",
+    ]
+
+
+@pytest.mark.usefixtures("nets")
+def test_a_fused_node_is_known_by_all_it_came_from(say: Say) -> None:
+    explained = say("explain nets.py:net")
+    assert re.search(r"conv2d  .*delegate 0  xnnpack.static_transpose, xnnpack.conv", explained)
+    assert re.search(r"batch_norm  .*folded +into conv2d  ", explained)
+    say("lower nets.py:net -o net.pte --etrecord net.etrecord")
+    profile = say("run net.pte --profile --etrecord net.etrecord")
+    assert "aten.conv2d.default conv2d + batch_norm + relu  " in profile
+    say("lower nets.py:rows -o rows.pte --etrecord rows.etrecord")
+    assert "linear + relu" in say("run rows.pte --profile --etrecord rows.etrecord")
+
+
+def test_opt_reads_back_ops_of_a_loaded_file(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("twice.py").write_text(TWICE)
+    made = say("opt unary.mlir --load twice.py -p form-twice")
+    assert "mine.twice" in made
+    Path("made.mlir").write_text(made)
+    assert say("opt made.mlir --load twice.py") == made
+    unload_plugin(str(Path("twice.py").absolute()))
+    assert main(["opt", "made.mlir"]) == 1
+    refused = capsys.readouterr().err
+    assert "mine.twice is not registered" in refused and "--load FILE" in refused
+
+
+@pytest.mark.usefixtures("nets")
+def test_a_file_of_any_sizes_is_opened_at_its_largest(say: Say) -> None:
+    say("lower nets.py:anyrows -o any.pte")
+    for line in ("show any.pte --summary", "explain any.pte", "check any.pte"):
+        assert "read at its largest sizes: forward(64 x 8)" in say(line), line
+    assert "float32 64 x 8 at most" in say("explain any.pte --deploy")
+    assert "arena" in say("explain any.pte --memory")
+
+
+def test_a_mixture_is_lowered_as_it_is_printed_and_saved(say: Say) -> None:
+    line = "accuracy m.py:deep --data m.py:rows --quantize 4w --cures mixing --budget 6:bits"
+    said = say(f"{line} --save cured.mlir")
+    (mixture,) = re.findall(r"its mixture: --quantize (\S+)", said)
+    assert mixture.startswith("4w,") and "=8" in mixture
+    say("lower cured.mlir -o saved.pte")
+    say(f"lower m.py:deep --quantize {mixture} -o printed.pte")
+    assert Path("saved.pte").read_bytes() == Path("printed.pte").read_bytes()
+    (lost,) = re.findall(r"([+-][\d.]+ ± [\d.]+)(?: in all)", said) or [""]
+    assert lost in re.findall(r"quantized .*?([+-][\d.]+ ± [\d.]+)", said)[0]
+    assert "site-packages" not in said and "(2)" not in said
+
+
+def test_a_mixture_that_is_none_is_refused(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
+    for said, told in (("4w,hed=8", "did you mean 'head'"), ("4w,head=7", "4 or 8")):
+        assert main(["lower", "m.py:deep", "--quantize", said]) == 1
+        assert told in capsys.readouterr().err
+
+
+def test_one_reason_is_said_once(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lower", "m.py:norms", "-t", "tosa-1.0+int"]) == 1
+    refused = capsys.readouterr().err
+    assert len(refused.splitlines()) == 3
+    assert "which tosa-1.0+int does not have (× 4)" in refused and "and 2 more places" in refused
+    checked = say("check m.py:norms --no-artifact").splitlines()
+    assert sum("fold-batch-norm: " in line for line in checked) == 1
+    result = CheckResult("ethos-u55-128", (), (), ("a on x: no", "a on y: no", "whole"), 0.0)
+    assert result.left_out == ["a on 2 samples: no", "whole"]
+
+
+def test_errors_keep_what_is_different() -> None:
+    one = [Problem(f"aten.{op}.default: no floats", f"m.py:{n}", "quantize")
+           for n, op in enumerate(("mm", "mm", "relu"), 1)]  # fmt: skip
+    others = [Problem("aten.cos.default: no table"), Problem("two files")]
+    assert str(StepwellError([*one, *others])).splitlines() == [
+        "aten.mm.default and 1 other: no floats (× 3)",
+        "  at m.py:1; m.py:2; and 1 more place",
+        "  help: quantize",
+        "aten.cos.default: no table",
+        "two files",
+    ]
+
+
+def test_int8_of_a_validation_is_that_of_the_files_target(say: Say) -> None:
+    say("lower m.py:words -t cortex-m4 --quantize int8 -o m4.pte")
+    assert "No difference" in say("validate m4.pte m.py:words --quantize int8")

@@ -190,7 +190,8 @@ class Deployment:
         lines.append(f"kernels: {', '.join(self.kernels) or 'none'}")
         lines.append(f"link: {' '.join(self.libraries)}")
         selected = [kernel for kernel in self.kernels if kernel.startswith(_SELECTED)]
-        lines.append(f'selective build: -DEXECUTORCH_SELECT_OPS_LIST="{",".join(selected)}"')
+        option = f'-DEXECUTORCH_SELECT_OPS_LIST="{",".join(selected)}"'  # Empty: all of them.
+        lines.append(f"selective build: {option if selected else 'no kernels to select'}")
         return "\n".join([*lines, f"file: {self.size:,} bytes"])
 
 
