@@ -44,7 +44,11 @@ COMMANDS = {
     "explain": ("m.py:make", {"target": "xnnpack"}, []),
     "check": ("m.py:make --no-artifact", {"ok": True, "findings": []}, []),
     "run": ("m.py:make", {}, []),
-    "accuracy": ("m.py:make --data m.py:data", {"form": "int8-xnnpack", "cures": []}, []),
+    "accuracy": (
+        "m.py:make --data m.py:data --save int8.mlir",
+        {"form": "int8-xnnpack", "cures": []},
+        ["int8.mlir"],
+    ),
     "budget": ("m.py:make --write", {}, ["stepwell-budget.toml"]),
     "prove": ("remove-first-power", {"counts": {"proved bit for bit": 1}}, []),
     "replay": ("--help", {}, []),
