@@ -6,7 +6,7 @@ A *group* is a net for a target: the model before lowering (`file.py:name`, a `.
 of its levels, and the file. Groups named `stock/…` have ExecuTorch's own file in its place. Every
 command runs in this process on every state of a group that it takes. From what it prints and from
 its JSON come *facts*: delegates, operators outside of them and their share of the work, arena,
-bytes, inputs and outputs, weights, the costliest operator, the target, outputs for a seed. Two
+bytes, inputs and outputs, the costliest operator, the target, outputs for a seed, verdicts. Two
 commands that state one fact differently are a contradiction. Each text is also searched for
 statements that cannot be right: a count of one with a plural, a sentence that is repeated, a path
 into PyTorch, advice that names an option or a command that does not exist, a traceback, exit 0
@@ -199,6 +199,9 @@ def _number(text: str) -> int:
 
 def facts(run: Run) -> Iterator[tuple[str, Any]]:
     """Yield the facts that a command states, as (name, value)."""
+    of_model = run.command == "check" and "nets.py" in run.line
+    if (of_model and run.status == 0) or (run.command == "validate" and run.text):
+        yield "right", not run.text.startswith("Wrong")
     if run.status or run.result is None:
         return
     if "anyrows" in run.line and (run.command == "run" or ".pte" not in run.line):

@@ -316,3 +316,12 @@ def test_errors_keep_what_is_different() -> None:
 def test_int8_of_a_validation_is_that_of_the_files_target(say: Say) -> None:
     say("lower m.py:words -t cortex-m4 --quantize int8 -o m4.pte")
     assert "No difference" in say("validate m4.pte m.py:words --quantize int8")
+
+
+def test_integers_that_no_file_explains_are_not_called_wrong(
+    say: Say, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say("lower m.py:words -t cortex-m4 --quantize int8 -O io=int8 -o io.pte")
+    assert main(["validate", "io.pte", "m.py:words", "--quantize", "int8"]) == 1
+    said = capsys.readouterr()
+    assert "Wrong" not in said.out and "no file states what these integers are" in said.err

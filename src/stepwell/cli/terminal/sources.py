@@ -16,9 +16,10 @@ from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.dialects.ethosu import BinaryOp
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.types import element_name
+from stepwell.ir.types import element
 from stepwell.loaders.models import Model, open_model
 from stepwell.plugins.plugins import registry
 from stepwell.targets.table import find_target
@@ -104,8 +105,8 @@ def _read(suffix: str, data: bytes, largest: bool) -> tuple[Any, ...]:
     if suffix == ".tosa":
         program = artifacts.read_tosa(data)
         types = (r.type for op in program.module.walk() for r in op.results)
-        is_float = any(isinstance(t, TensorType) and element_name(t)[0] in "fb" for t in types)
-        return program, find_target("tosa-1.0+fp" if is_float else "tosa-1.0+int")
+        has_floats = any(isinstance(t, TensorType) and is_float(element(t)) for t in types)
+        return program, find_target("tosa-1.0+fp" if has_floats else "tosa-1.0+int")
     if suffix == ".vgf":
         return artifacts.read_vgf(data), find_target("vgf")
     if largest or not (most := largest_inputs(read_container(bytearray(data)))):

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import IntegerType, StringAttr, TensorType
 
 from stepwell.backends.cortex_m.read import is_cortex_m
 from stepwell.backends.executorch.container import Method, TensorValue
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
-from stepwell.ir.types import dims, is_static
+from stepwell.ir.types import dims, element, is_static
 from stepwell.loaders.artifacts import read_artifact, read_at_any_size, read_pte
 from stepwell.validation.artifacts.comparing import Allowed, differs
 from stepwell.validation.artifacts.engine_process import EngineCall, Failure, run_calls
@@ -128,6 +129,24 @@ class Pair:
                     f"takes {len(wanted.data)}",
                     help="pass the program from which the artifact was made",
                 )
+            self._require_floats(name)
+
+    def _require_floats(self, method: str) -> None:
+        """Refuse integers at the boundary for the source's floats: the file does not state which
+        numbers they are.
+        """
+        own, wanted = (p.method(method).function_type for p in (_made(self.made), self.origin))
+        for side in ("inputs", "outputs"):
+            pairs = zip(getattr(own, side).data, getattr(wanted, side).data, strict=False)
+            for at, (ours, theirs) in enumerate(pairs):
+                kinds = [element(t) for t in (ours, theirs) if isinstance(t, TensorType)]
+                if len(kinds) == 2 and isinstance(kinds[0], IntegerType) and is_float(kinds[1]):
+                    raise StepwellError(
+                        f"of the {side} of {method}, number {at} is {kinds[0]} in the artifact and "
+                        f"{kinds[1]} in the source; no file states what these integers are",
+                        help="validate a lowering with floats there (without io=), or `stepwell "
+                        "check` the model with the options of the lowering",
+                    )
 
     def _note_interface(self, method: Method) -> None:
         """Count the outputs, and note the inputs that the runtime misreads if they are contiguous,

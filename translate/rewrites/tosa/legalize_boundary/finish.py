@@ -17,11 +17,12 @@ from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, impossible_outputs, parse_target
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.levels import TOSA_TARGET as TARGET
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
-from stepwell.ir.types import element_name
+from stepwell.ir.types import element
 from stepwell.translate.decompositions.views import gather_strides
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
@@ -128,7 +129,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
 
 def _is_float(op: Operation) -> bool:
     types = (result.type for result in op.results)
-    return any(isinstance(t, TensorType) and element_name(t)[0] in "fb" for t in types)
+    return any(isinstance(t, TensorType) and is_float(element(t)) for t in types)
 
 
 def integer_reasons(near: Iterable[Operation | Block], history: History) -> list[str]:
