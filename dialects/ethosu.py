@@ -39,6 +39,7 @@ from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, interprets
+from stepwell.ir.diagnostics import NoEngine
 from stepwell.ir.levels import Level, register_level
 from stepwell.ir.types import WeightAttr
 
@@ -139,6 +140,14 @@ class BinaryOp(IRDLOperation):
 @interprets(DelegateOp)
 def _delegate(op: DelegateOp, args: Sequence[Any], ctx: Interpreter) -> Sequence[Any]:
     return ctx.run_region(op.body, args)
+
+
+@interprets(BinaryOp)
+def _binary(op: BinaryOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
+    raise NoEngine(
+        "there is no simulator of an Ethos-U on this machine",
+        help="check the model: stepwell check MODEL -t " + op.accelerator.data,
+    )
 
 
 def _refuses(op: Operation) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import IntegerType, StringAttr, TensorType
+from xdsl.dialects.builtin import StringAttr, TensorType, i8, i16
 
 from stepwell.backends.cortex_m.read import is_cortex_m
 from stepwell.backends.executorch.container import Method, TensorValue
@@ -140,13 +140,14 @@ class Pair:
             pairs = zip(getattr(own, side).data, getattr(wanted, side).data, strict=False)
             for at, (ours, theirs) in enumerate(pairs):
                 kinds = [element(t) for t in (ours, theirs) if isinstance(t, TensorType)]
-                if len(kinds) == 2 and isinstance(kinds[0], IntegerType) and is_float(kinds[1]):
-                    raise StepwellError(
-                        f"of the {side} of {method}, number {at} is {kinds[0]} in the artifact and "
-                        f"{kinds[1]} in the source; no file states what these integers are",
-                        help="validate a lowering with floats there (without io=), or `stepwell "
-                        "check` the model with the options of the lowering",
-                    )
+                if len(kinds) < 2 or kinds[0] not in (i8, i16) or not is_float(kinds[1]):
+                    continue
+                raise StepwellError(
+                    f"of the {side} of {method}, number {at} is {kinds[0]} in the artifact and "
+                    f"{kinds[1]} in the source; no file states what these integers are",
+                    help="validate a lowering with floats there (without io=), or `stepwell "
+                    "check` the model with the options of the lowering",
+                )
 
     def _note_interface(self, method: Method) -> None:
         """Count the outputs, and note the inputs that the runtime misreads if they are contiguous,
