@@ -20,7 +20,7 @@ from stepwell.ir.platform.files import Content, as_path, write_atomically, writt
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import Shown
 from stepwell.program import Plain, from_exported_program
-from stepwell.report.outcomes import fused, outcomes
+from stepwell.report.outcomes import fates, fused
 from stepwell.report.report import Report
 from stepwell.targets.table import find_target
 from stepwell.targets.target import Target
@@ -319,9 +319,9 @@ class Lowered(Shown):
         """
         exported = self._exported(method)
         record = self._emit("etrecord", options, exported=exported, method=method)
-        outside = self.target.outside(self.program)
-        source = from_exported_program(exported)
-        groups = fused(outcomes(source, self.program, outside, self.report.events))
+        groups = fused(
+            fates(from_exported_program(exported), self.program, self.target, self.report)
+        )
         for node in record.edge_dialect_program.graph.nodes:
             if others := groups.get(node.name):
                 trace = node.meta.get("stack_trace") or ""

@@ -24,7 +24,6 @@ from stepwell.inspection.playground.pipeline_rows import EditedPipeline, command
 from stepwell.inspection.playground.proofs import Prover
 from stepwell.inspection.playground.settings import Asked
 from stepwell.inspection.playground.typed_rules import tried, typed, watched
-from stepwell.inspection.reports.explaining import fates
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import AFTER
 from stepwell.ir.program import Program
@@ -34,6 +33,7 @@ from stepwell.ir.syntax.text import parse_module
 from stepwell.ir.weights import WeightStore
 from stepwell.lowering import Lowered, lower
 from stepwell.pipelines.pass_pipeline.stages import stages_of
+from stepwell.report.outcomes import fates
 from stepwell.targets.table import PIPELINES, find_target
 from stepwell.validation.samples import Sample, make_samples
 
@@ -151,7 +151,10 @@ class Playground:
             "delegates": lowered.report.delegates,
             "outside": lowered.report.outside.most_common(),
             "refusals": [asdict(refusal) for refusal in lowered.report.refusals],
-            "ops": [asdict(fate) for fate in fates(self.program, lowered)],
+            "ops": [
+                asdict(fate)
+                for fate in fates(self.program, lowered.program, lowered.target, lowered.report)
+            ],
             "pictures": {name: [asdict(one) for one in made] for name, (_, made) in rules.items()},
             "artifact": "c.zip" if target.artifact == "c" else target.artifact,
             "command": command(self.model, asked.target, asked.options, asked.edits),

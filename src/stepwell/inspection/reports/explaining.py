@@ -13,21 +13,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import Operation
-
 from stepwell.backends.inventory import CLOSED, places
 from stepwell.ir.context import statistics_lines
-from stepwell.ir.diagnostics import counted, module_path, op_name, source_line
+from stepwell.ir.diagnostics import counted
 from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import Shown
-from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
 from stepwell.report.advice import Left, advice_lines
-from stepwell.report.outcomes import node_of, outcomes
+from stepwell.report.outcomes import Fate, fate_of, fates
 from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
 
@@ -46,36 +43,6 @@ _PLACES = {
 
 
 _CLOSED = frozenset(op.name for op in CLOSED)
-
-
-@dataclass(frozen=True)
-class Fate:
-    """The ops to which one op of the model was lowered, or the reasons why it was not.
-
-    Attributes:
-        op, node: the op's name and node name in the model.
-        method: the method that contains it.
-        line, path: the source line and the module of the op, if known.
-        cost: multiply-adds or elements written (`costs.operations`).
-        where: `delegate 0` (`delegate 0, 1` if in both), `kernel`, `backend`, `split` (in a
-            delegate and in a kernel), `folded` or `removed`.
-        became: the final ops that have the node's name.
-        by: the rewrites that were applied to the op, in order.
-        into: the node into which the op was folded.
-        why: for an op that is left to a kernel, each refusal with its rewrite.
-    """
-
-    op: str
-    node: str
-    method: str
-    line: str | None
-    path: str | None
-    cost: int
-    where: str
-    became: tuple[str, ...]
-    by: tuple[str, ...]
-    into: str | None
-    why: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -193,7 +160,9 @@ def explain(
     lowered = lower_as_far(source, target, pipeline, sizes=sizes, check=check, **given)
     if source.level != "aten" and not lowered.report.events:
         return replace(explain_artifact(lowered.program, target, lowered.target), lowered=lowered)
-    return Explanation(target, tuple(fates(source, lowered)), lowered)
+    return Explanation(
+        target, tuple(fates(source, lowered.program, lowered.target, lowered.report)), lowered
+    )
 
 
 def explain_artifact(program: Program, name: str, target: Target) -> Explanation:
@@ -204,32 +173,10 @@ def explain_artifact(program: Program, name: str, target: Target) -> Explanation
         name: the file's name.
         target: the target whose engine runs the artifact.
     """
-    found = [
-        _fate(op, method, place) for method, op, place in places(program, target.outside(program))
-    ]
+    found = (
+        fate_of(op, method, place) for method, op, place in places(program, target.outside(program))
+    )
     return Explanation(name, tuple(sorted(found, key=lambda fate: -fate.cost)))
-
-
-def _fate(op: Operation, method: str, where: str, *rest: Any) -> Fate:
-    node, at = node_of(op), op.location
-    line, path = source_line(at), module_path(at)
-    became, by, into, why = rest or ((), (), None, ())
-    return Fate(op_name(op), node, method, line, path, operations(op), where, became, by, into, why)
-
-
-def fates(source: Program, lowered: Lowered) -> list[Fate]:
-    """Return what became of each op of `source` in the program `lowered`; the costliest first."""
-    refused: dict[str | None, list[str]] = {}
-    for refusal in lowered.report.refusals:
-        refused.setdefault(refusal.node, []).append(f"{refusal.rewrite}: {refusal.reason}")
-    found: list[Fate] = []
-    outside = lowered.target.outside(lowered.program)
-    for one in outcomes(source, lowered.program, outside, lowered.report.events):
-        why = tuple(refused.get(one.node, ())) if one.where in ("kernel", "split") else ()
-        if one.where == "kernel" and not why:
-            why = (f"{lowered.report.target} has no operator for it",)
-        found.append(_fate(one.op, one.method, one.where, one.became, one.by, one.into, why))
-    return sorted(found, key=lambda fate: -fate.cost)
 
 
 def _spelled(names: tuple[str, ...]) -> str:

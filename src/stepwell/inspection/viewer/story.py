@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
-from stepwell.inspection.reports.explaining import Fate, fates
 from stepwell.inspection.viewer.applications import Application, ApplicationRecorder
 from stepwell.inspection.viewer.memory import MemoryPlan
 from stepwell.inspection.viewer.weights import Numbers, WeightRow, weight_rows
@@ -34,6 +33,7 @@ from stepwell.ir.syntax.printer import TextPrinter
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
 from stepwell.program import from_exported_program
+from stepwell.report.outcomes import Fate, fates
 from stepwell.targets.table import find_target
 from stepwell.targets.target import PipelineLike
 
@@ -228,7 +228,7 @@ def tell(
         title,
         tuple(levels),
         tuple(weight_rows(lowered.program)),
-        tuple(fates(source, lowered)),
+        tuple(fates(source, lowered.program, lowered.target, lowered.report)),
         lowered,
         more,
         latency,

@@ -23,7 +23,6 @@ from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.cost_model.budgets import measure as figures
 from stepwell.cost_model.tuning import tune
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.inspection.reports.explaining import fates
 from stepwell.integrations.executorch import stock as stock_flow
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
@@ -38,6 +37,7 @@ from stepwell.model_zoo.sweep.rows import Outcome, Row
 from stepwell.pipelines.pass_pipeline.ports import given_back, taken
 from stepwell.program import Program, from_exported_program
 from stepwell.quantization.quantizers import find_quantizer
+from stepwell.report.outcomes import fates
 from stepwell.targets.table import find_target
 from stepwell.translate import executorch_private
 from stepwell.translate.importer.export_call import export
@@ -317,7 +317,7 @@ def reasons_outside(source: Program, lowered: Lowered) -> list[tuple[str, int]]:
     if not lowered.report.outside:
         return []
     said: Counter[str] = Counter()
-    for fate in fates(source, lowered):
+    for fate in fates(source, lowered.program, lowered.target, lowered.report):
         if fate.where in ("kernel", "split"):
             said.update({f"{fate.op}: {why}" for why in fate.why})
     return said.most_common()
