@@ -7,8 +7,6 @@ from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
 from stepwell.dialects.delegate import NamedDelegateOp
-from stepwell.dialects.ethosu import BinaryOp
-from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.dialects.xnnpack.base import XnnpackOp, constant_of, constant_size
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
@@ -16,14 +14,18 @@ from stepwell.ir.program import Program
 from stepwell.ir.traversal import walk
 from stepwell.ir.work import FREE
 
-CLOSED = (BinaryOp, OpaqueDelegateOp)
+CLOSED = frozenset({"ethosu.binary", "executorch.opaque_delegate"})
 """Delegates whose ops, and so whose work, are not known."""
-DELEGATES = (DelegateOp, NamedDelegateOp, *CLOSED)
+
+
+def is_delegate(op: Operation) -> bool:
+    """Whether a backend runs an op, or what is in it, as a whole."""
+    return isinstance(op, DelegateOp | NamedDelegateOp) or op.name in CLOSED
 
 
 def delegates(program: Program) -> int:
     """Return the number of delegates, over all methods."""
-    return sum(isinstance(op, DELEGATES) for op in outside_and_delegates(program))
+    return sum(is_delegate(op) for op in outside_and_delegates(program))
 
 
 def places(program: Program, outside: Iterable[Operation]) -> Iterator[tuple[str, Operation, str]]:
@@ -39,10 +41,10 @@ def places(program: Program, outside: Iterable[Operation]) -> Iterator[tuple[str
     left, number = set(outside), 0
     for method, func in program.methods.items():
         for op in func.body.block.ops:
-            is_delegate = isinstance(op, DELEGATES)
-            is_opened = is_delegate and not isinstance(op, CLOSED)
-            place = f"delegate {number}" if is_delegate else "backend"
-            number += is_delegate
+            is_whole = is_delegate(op)
+            is_opened = is_whole and op.name not in CLOSED
+            place = f"delegate {number}" if is_whole else "backend"
+            number += is_whole
             for inner in op.walk():
                 if computes(inner) and not (is_opened and inner is op):
                     yield method, inner, "kernel" if inner in left else place
@@ -83,7 +85,7 @@ def outside_and_delegates(program: Program) -> Iterator[Operation]:
 
     def look(block: Block) -> Iterator[Operation]:
         for op in block.ops:
-            if isinstance(op, DELEGATES):
+            if is_delegate(op):
                 yield op
                 continue
             for region in op.regions:

@@ -182,10 +182,10 @@ class Target:
 
     def outside(self, program: Program) -> Sequence[Operation]:
         """Return the ops outside delegates that kernels of the runtime run, not the engine."""
-        from stepwell.backends.inventory import DELEGATES, outside_and_delegates
+        from stepwell.backends.inventory import is_delegate, outside_and_delegates
 
         own = tuple(f"{name}." for name in self.dialects)
-        ops = (op for op in outside_and_delegates(program) if not isinstance(op, DELEGATES))
+        ops = (op for op in outside_and_delegates(program) if not is_delegate(op))
         return [op for op in ops if not op_name(op).startswith(own)]
 
     def estimates(self, program: Program) -> tuple[Any, ...]:

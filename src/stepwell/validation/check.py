@@ -192,7 +192,7 @@ def check_file(target: Target, artifact: bytes, program: Program, *, seed: int =
     Raises:
         StepwellError: the program is invalid, runs on no sample, or has no engine on this machine.
     """
-    if program.level == "cmsis" or any(isinstance(op, CLOSED) for op in program.module.walk()):
+    if program.level == "cmsis" or any(op.name in CLOSED for op in program.module.walk()):
         raise NoEngine(
             f"no engine here runs a program of {target.name}, so that the interpreter could be "
             "compared with it",

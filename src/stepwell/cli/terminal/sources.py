@@ -11,10 +11,7 @@ from stepwell.backends.executorch.reading.fixed_sizes import largest_inputs
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.writing.bundled import unbundled
 from stepwell.backends.inventory import outside_and_delegates
-from stepwell.dialects import ethosu, executorch
 from stepwell.dialects.delegate import NamedDelegateOp
-from stepwell.dialects.ethosu import BinaryOp
-from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.platform.files import read_bytes
@@ -129,16 +126,14 @@ def _target_of(program: Program) -> Target:
         core = cast("StringAttr | None", program.module.attributes.get("cmsis.target"))
         return find_target(core.data if core else "cortex-m55")
     for op in outside_and_delegates(program):
-        match op:
-            case BinaryOp() | ethosu.DelegateOp():
-                name = op.accelerator.data
-                return find_target(f"{name}+cpu" if name.startswith("tosa") else name)
-            case OpaqueDelegateOp() | executorch.DelegateOp():
-                return replace(find_target("xnnpack"), name=op.backend.data)
-            case NamedDelegateOp():
-                return find_target(op.name.partition(".")[0])
-            case _:
-                continue
+        said = op.properties.get("accelerator") or op.properties.get("backend")
+        name = said.data if isinstance(said, StringAttr) else ""
+        if "accelerator" in op.properties:
+            return find_target(f"{name}+cpu" if name.startswith("tosa") else name)
+        if name:
+            return replace(find_target("xnnpack"), name=name)
+        if isinstance(op, NamedDelegateOp):
+            return find_target(op.name.partition(".")[0])
     return find_target("xnnpack")
 
 

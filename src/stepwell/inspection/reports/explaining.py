@@ -42,9 +42,6 @@ _PLACES = {
 }
 
 
-_CLOSED = frozenset(op.name for op in CLOSED)
-
-
 @dataclass(frozen=True)
 class Explanation(Shown):
     """A table of what became of every op of a model in a lowering, the costliest first."""
@@ -110,7 +107,7 @@ class Explanation(Shown):
         total = sum(fate.cost for fate in self.fates) or 1
         counts = Counter(fate.where.split(" ")[0] for fate in self.fates)
         shown = self.shown
-        closed = sorted({fate.op for fate in self.fates} & _CLOSED)
+        closed = sorted({fate.op for fate in self.fates} & CLOSED)
         left, work = self.left
         names = [fate.op if fate.op == fate.node else f"{fate.op} {fate.node}" for fate in shown]
         head = ("op of the model" if self.lowered else "op", "line", "where")

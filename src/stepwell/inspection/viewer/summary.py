@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
-from stepwell.backends.inventory import DELEGATES, computes, delegates
+from stepwell.backends.inventory import computes, delegates, is_delegate
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.ops.places import is_view
 from stepwell.inspection.viewer.weights import WeightRow, weight_bytes, weight_rows
@@ -72,8 +72,8 @@ def summarize(program: Program) -> Summary:
         for op in func.body.walk():
             if isinstance(op, StateOp):
                 state.append(f"{op.key.data}: {op.result.type}")
-            is_delegate = bool(op.regions) and isinstance(op, DELEGATES)
-            if op.results and not is_delegate and computes(op):
+            is_opened = bool(op.regions) and is_delegate(op)
+            if op.results and not is_opened and computes(op):
                 ops[op_name(op)] += 1
                 work[op_name(op)] += operations(op)
     methods: list[str] = []
