@@ -39,7 +39,7 @@ from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, interprets
-from stepwell.ir.diagnostics import NoEngine
+from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.levels import Level, register_level
 from stepwell.ir.types import WeightAttr
 
@@ -144,7 +144,7 @@ def _delegate(op: DelegateOp, args: Sequence[Any], ctx: Interpreter) -> Sequence
 
 @interprets(BinaryOp)
 def _binary(op: BinaryOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    raise NoEngine(
+    raise UnsupportedError(
         "there is no simulator of an Ethos-U on this machine",
         help="check the model: stepwell check MODEL -t " + op.accelerator.data,
     )

@@ -156,11 +156,18 @@ def test_an_arena_is_what_its_tensors_and_scratch_take(say: Say) -> None:
 
 
 @pytest.mark.skipif(not is_installed(), reason="Vela compiles for NPUs (stepwell[ethos-u])")
-def test_work_that_is_not_known_has_no_share(say: Say) -> None:
+def test_work_that_is_not_known_has_no_share_nor_a_verdict(
+    say: Say, capsys: pytest.CaptureFixture[str]
+) -> None:
     say("lower m.py:words -t ethos-u55-128 --quantize int8 -o m.pte")
     said = say("explain m.pte")
     assert "the work in ethosu.binary is not known" in said
     assert "of the work stays" not in said
+    assert "level ethosu: 3 ops, 1 delegate" in say("show m.pte --summary")
+    for line in ("validate m.pte m.py:words --quantize int8", "check m.pte", "run m.pte"):
+        assert main(line.split()) == 1
+        told = capsys.readouterr()
+        assert "Wrong" not in told.out and "ethosu" in told.err.replace("-", ""), line
 
 
 def test_int8_is_the_targets_own_and_its_data_is_named(say: Say, tmp_path: Path) -> None:

@@ -125,6 +125,8 @@ class CheckResult(Shown):
                 "the engine computes what the program in the file says; whether that is the "
                 "model's function was not looked at (`stepwell validate` compares both)"
             )
+        if self.steps and not any(step.mark == "✓" for step in self.steps):
+            return "nothing was compared"
         return "every pass is within its error bound"
 
     def __repr__(self) -> str:
