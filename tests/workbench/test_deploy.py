@@ -105,6 +105,7 @@ def test_dynamic_sizes_are_told_by_their_bounds(folder: Commands) -> None:
     said = folder("explain m.pte --deploy").out
     assert "input 0: float32 8 x 5 at most" in said and "output 0: float32 8 x 5 at most" in said
     assert "of XNNPACK's workspace" in said
+    assert folder("explain m.py:dynamic --deploy").out == said
 
 
 def test_newer_kernel_needs_a_newer_runtime() -> None:
@@ -161,6 +162,31 @@ def test_integers_of_a_port_are_explained(folder: Commands) -> None:
     said = folder(line).out
     assert "input 0: int8 1 x 3 x 8 x 8, (q - " in said
     assert told(said, "link") == ["executorch", "cortex_m_ops_lib"]
+
+
+def test_project_in_c_is_not_taken_for_its_pte(folder: Commands) -> None:
+    line = "m.py:convolutions -t cortex-m4 --quantize int8 -O io=int8 -O project=cmake"
+    folder(f"lower {line} -o net")
+    folder(f"explain {line} --deploy --json d.json")
+    found = folder.json("d.json")["result"]
+    assert (found["runtime"], found["libraries"]) == (None, [])
+    assert f"MODEL_ARENA_BYTES {found['arena']['forward']}\n" in folder.read("net/model.h")
+    assert found["ports"]["forward input"][0].startswith("int8 1 x 3 x 8 x 8, (q - ")
+
+
+def test_memory_of_several_methods_is_that_of_all_loaded() -> None:
+    model, inputs = made("convolutions")
+    exported = torch.export.export(model, inputs)
+    one = stepwell.lower(exported, "xnnpack").deployment()
+    needs = stepwell.lower({"a": exported, "b": exported}, "xnnpack").deployment()
+    assert set(needs.arena) == {"a", "b"} and needs.packed == 2 * one.packed
+    others = needs.constants + needs.packed + (needs.workspace or 0)
+    assert needs.resident == others + 2 * one.arena["forward"]
+
+
+def test_only_one_report_is_asked_for(folder: Commands) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        folder("explain m.py:convolutions --deploy --memory")
 
 
 def test_what_is_no_pte_is_refused(folder: Commands) -> None:

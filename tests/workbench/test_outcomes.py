@@ -79,6 +79,24 @@ def test_every_command_is_tried() -> None:
     assert set(commands.choices) == set(COMMANDS)
 
 
+def test_a_missing_folder_is_noticed_before_the_work(command: Commands) -> None:
+    (commands,) = (a for a in main._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    seen = set[str]()
+    for name, parser in commands.choices.items():
+        for option in parser._actions:
+            words = (option.help or "").removeprefix("also ").split()
+            if option.type is not Path or words[:1] not in (["write"], ["artifact"]):
+                continue
+            seen.add(option.dest)
+            needed = {"validate": "x.pte x.py:f", "accuracy": "x.py:f --data x.py:f"}
+            needed |= {"discover": "", "prove": ""}
+            others = ["-o", "x.pte"] * (name == "emit" and option.dest != "output")
+            line = [name, *needed.get(name, "x.py:f").split(), *others]
+            said = command([*line, option.option_strings[-1], "missing/x.pte"], 1).err
+            assert "the folder missing does not exist" in said, line
+    assert {"html", "dot", "junit", "table", "rules", "save", "output", "etrecord"} <= seen
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_says_in_json_what_it_found(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]

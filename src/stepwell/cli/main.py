@@ -22,7 +22,7 @@ from stepwell.cli.arguments.common import add_load
 from stepwell.cli.terminal.completing import complete
 from stepwell.cli.terminal.outcome import Outcome, add_json, json_of, told
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.platform.files import as_path, write_atomically
+from stepwell.ir.platform.files import as_path, require_place, write_atomically
 from stepwell.ir.rewriting.failures import REPRODUCER, StepFailure
 
 if TYPE_CHECKING:
@@ -72,11 +72,30 @@ def _asked(given: list[str]) -> tuple[str, str | None, Callable[[], Outcome]]:
     arguments = parser.parse_args(given)
 
     def act() -> Outcome:
+        _require_places(arguments)
         for file in arguments.load:
             stepwell.load_plugin(file)
         return _runner(arguments.name)(arguments)
 
     return arguments.name, arguments.json, act
+
+
+WRITTEN = """html dot model_explorer script junit table rules resume save tune store
+certify emit_ir""".split()
+"""The arguments of commands that name a file to write; `output` may be a folder."""
+
+
+def _require_places(arguments: argparse.Namespace) -> None:
+    """Check where files are written before the work, which may take long.
+
+    Raises:
+        StepwellError: a path is a folder, or its folder does not exist.
+    """
+    for path in [getattr(arguments, name, None) for name in WRITTEN]:
+        if isinstance(path, Path):  # `prove` has rules of another kind.
+            require_place(path)
+    if arguments.json not in (None, OUTPUT):
+        require_place(as_path(arguments.json))
 
 
 def _runner(name: str) -> Callable[[Any], Outcome]:

@@ -66,9 +66,9 @@ def show(parser: argparse.ArgumentParser) -> None:
 
 def explain(parser: argparse.ArgumentParser) -> None:
     """Add the command-line arguments of `stepwell explain` to a parser."""
-    add = parser.add_argument
     add_model(parser)
     add_target(parser)
+    add = parser.add_mutually_exclusive_group().add_argument
     add("--outside", **FLAG, help="only the ops that are left to kernels")
     add("--memory", **FLAG, help="the plan of a .pte's arena over time instead")
     add("--deploy", **FLAG, help="what an application needs to run the .pte, instead")

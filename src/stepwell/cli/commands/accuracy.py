@@ -6,7 +6,7 @@ from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.platform.files import require_place, write_atomically
+from stepwell.ir.platform.files import write_atomically
 from stepwell.loaders.factories import made_by, named
 from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
@@ -19,11 +19,9 @@ def run(arguments: argparse.Namespace) -> Outcome:
         raise StepwellError(
             "--levels, a number of batches, must be at least 0", help="0 measures no level"
         )
-    if arguments.save is not None:
-        require_place(arguments.save)
-        if arguments.save.suffix != ".mlir":
-            fact = f"{arguments.save} is no name of a program"
-            raise StepwellError(fact, help=f"name it {arguments.save.with_suffix('.mlir')}")
+    if arguments.save is not None and arguments.save.suffix != ".mlir":
+        fact = f"{arguments.save} is no name of a program"
+        raise StepwellError(fact, help=f"name it {arguments.save.with_suffix('.mlir')}")
     data, fit = made_by(arguments.data), arguments.fit and made_by(arguments.fit)
     metric = arguments.metric and named(arguments.metric)
     opened = open_model(arguments.model, trust=arguments.trust)

@@ -13,7 +13,7 @@ from stepwell.cli.terminal.quantization import quantization_of
 from stepwell.cli.terminal.sources import open_artifact
 from stepwell.cost_model.cost_differences import cost_differences
 from stepwell.cost_model.optimum import optimum
-from stepwell.inspection.reports.deployment import Deployment, deployment
+from stepwell.inspection.reports.deployment import Deployment, deployment, deployment_of_c
 from stepwell.inspection.reports.explaining import explain, explain_artifact
 from stepwell.inspection.viewer.memory import memory_plans, to_text
 from stepwell.ir.diagnostics import StepwellError
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             explanation = explain(model.program, arguments.target, **options)
         assert explanation.lowered is not None
         if arguments.deploy:
-            return _tell_needs(explanation.lowered.deployment())
+            return _tell_needs(_needs_of(explanation.lowered))
         if arguments.memory:
             return _memory_of(explanation.lowered)
     if arguments.outside:
@@ -64,11 +64,19 @@ def run(arguments: argparse.Namespace) -> Outcome:
     return Outcome({"target": explanation.target, "ops": explanation.shown})
 
 
+def _needs_of(lowered: Lowered) -> Deployment:
+    """Return what a lowering needs; of a project in C, what its program does."""
+    if "project" not in lowered.options:
+        return lowered.deployment()
+    return deployment_of_c(lowered.to_c(runtime=None), lowered.program)
+
+
 def _tell_needs(needs: Deployment) -> Outcome:
     print(needs)
-    told = {"kernels": needs.kernels, "backends": needs.backends, "arena": needs.arena}
-    told |= {"resident": needs.resident, "runtime": needs.runtime}
-    return Outcome({**told, "selective_build": needs.selective_build_yaml()})
+    names = "kernels backends libraries arena constants packed workspace resident runtime".split()
+    told = {name: getattr(needs, name) for name in names}
+    ports = {" ".join(side): list(map(str, each)) for side, each in needs.ports.items()}
+    return Outcome({**told, "ports": ports, "selective_build": needs.selective_build_yaml()})
 
 
 def _memory_of(lowered: Lowered) -> Outcome:

@@ -26,12 +26,18 @@ from stepwell.targets.table import find_target
 if TYPE_CHECKING:
     from stepwell.backends.cortex_m.c.standalone import Sources
     from stepwell.lowering import Lowered
+    from stepwell.targets.target import Target
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower a model, and write the requested files."""
     options = options_of(arguments)
-    _require_places(arguments, options)
+    if arguments.etrecord:
+        require_place(arguments.etrecord)
+    if arguments.output and (arguments.to or arguments.stop_after):
+        require_place(arguments.output)
+    elif arguments.output:
+        require_output(arguments.output, find_target(arguments.target), options)
     with waiting(f"lowering {arguments.model}"):
         model = open_source(
             arguments.model,
@@ -88,23 +94,17 @@ def run(arguments: argparse.Namespace) -> Outcome:
     return Outcome(figures_of(lowered), [path for path in written if path])
 
 
-def _require_places(arguments: argparse.Namespace, options: Mapping[str, Any]) -> None:
-    """Check where files are written before the lowering, which may take long.
+def require_output(output: Path, target: Target, options: Mapping[str, Any]) -> None:
+    """Check where an artifact is written before the lowering, which may take long.
 
     Raises:
-        StepwellError: a folder does not exist, or the suffix is that of another format.
+        StepwellError: the folder does not exist, or the suffix is that of another format.
     """
-    output, target = arguments.output, find_target(arguments.target)
-    is_folder = target.artifact == "c" or "project" in options
-    for path in (arguments.certify, arguments.emit_ir, arguments.etrecord, output):
-        if path is not None and not (path is output and is_folder):
-            require_place(Path(path))
-    if output is None or arguments.to or arguments.stop_after:
-        return
-    emitter_of = {".bpte": "pte", ".c": "c", ".h": "c"}
-    if is_folder:
+    if target.artifact == "c" or "project" in options:
         _require_folder(output)
-    elif emitter_of.get(output.suffix) not in target.emitters:
+        return
+    require_place(output)
+    if {".bpte": "pte", ".c": "c", ".h": "c"}.get(output.suffix) not in target.emitters:
         require_suffix(target, output)
 
 

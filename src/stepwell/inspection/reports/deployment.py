@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
+from stepwell.backends.cortex_m.c.standalone import Sources
 from stepwell.backends.cortex_m.c.writer import literal
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.executorch.container import (
@@ -33,8 +35,9 @@ from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.dialects.quant.types import Quantization
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.inspection.viewer.workspace import workspace_plan
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
+from stepwell.loaders.artifacts import read_pte
 from stepwell.lowered import Lowered
 
 KERNEL_LIBRARIES = {
@@ -122,11 +125,10 @@ class Deployment:
 
     @property
     def resident(self) -> int:
-        """Return the bytes that stay allocated while the method with most memory is loaded: the
-        constants, its memory plan, packed weights and XNNPACK's workspace as far as it is known.
+        """Return the bytes that stay allocated while all methods are loaded: the constants, memory
+        plans, packed weights and XNNPACK's workspace as far as it is known.
         """
-        planned = max(self.arena.values(), default=0)
-        return self.constants + planned + self.packed + (self.workspace or 0)
+        return sum((self.constants, *self.arena.values(), self.packed, self.workspace or 0))
 
     def selective_build_yaml(self) -> str:
         """Return the kernels as `selected_operators.yaml`, which ExecuTorch's code generator takes
@@ -178,6 +180,7 @@ class Deployment:
                 ports = enumerate(self.ports[name, side])
                 lines += [f"  {side} {at}: {port}" for at, port in ports]
         others = "".join(f", without {b}'s own" for b in self.backends if b != _XNNPACK)
+        others += ", without the workspace" if self.workspace is None else ""
         parts = [f"{self.constants:,} of constants", f"{self.resident:,} bytes resident{others}"]
         if _XNNPACK in self.backends:
             known = "unknown (dynamic sizes)" if self.workspace is None else f"{self.workspace:,}"
@@ -203,14 +206,23 @@ def deployment_of(lowered: Lowered) -> Deployment:
     """
     kind, artifact = lowered.target.artifact, lowered.artifact
     if kind == "c":
-        methods: tuple[Method, ...] = tuple(artifact.methods.values())
-        arena: dict[str, int] = {method.name: artifact.arena for method in methods}
-        ports, size = _all_ports(methods, lowered.program), artifact.constants
-        return Deployment(ports, (), {}, (), arena, size, 0, 0, size, None)
+        return deployment_of_c(artifact, lowered.program)
     if kind != "pte":
         fact = f"the target {lowered.target.name} writes .{kind}, which an application does not run"
         raise StepwellError(fact, help="lower to xnnpack, cortex-m55 or c")
-    return deployment(read_container(artifact), lowered.program, len(artifact))
+    needs = deployment(read_container(artifact), lowered.program, len(artifact))
+    if needs.workspace is None:
+        with suppress(UnsupportedError):
+            needs = replace(needs, workspace=_workspace(read_pte(artifact, largest=True)))
+    return needs
+
+
+def deployment_of_c(sources: Sources, program: Program) -> Deployment:
+    """Return what C without a runtime needs, with the program of which it was made."""
+    methods = tuple(sources.methods.values())
+    arena = {method.name: sources.arena for method in methods}
+    ports, size = _all_ports(methods, program), sources.constants
+    return Deployment(ports, (), {}, (), arena, size, 0, 0, size, None)
 
 
 def deployment(container: Container, program: Program, size: int) -> Deployment:
@@ -230,9 +242,6 @@ def deployment(container: Container, program: Program, size: int) -> Deployment:
     payloads = [held.payload for method in methods for held in method.delegates]
     named = (*container.named_data.values(), *container.external_data.values())
     weights = [*container.constants, *container.mutable_data, *(each.data for each in named)]
-    delegates = (op for op in program.module.walk() if isinstance(op, DelegateOp))
-    plans = [workspace_plan(op, "") for op in delegates]
-    sizes = [plan.size for plan in plans if plan]
     return Deployment(
         _all_ports(methods, program),
         tuple(sorted(variants)),
@@ -241,10 +250,18 @@ def deployment(container: Container, program: Program, size: int) -> Deployment:
         {method.name: sum(method.arena_sizes[1:]) for method in methods},
         sum(map(len, [*payloads, *weights])),
         packed_weights(program)[0],
-        None if None in plans else max(sizes, default=0),
+        _workspace(program),
         size,
         max((SINCE.get(kernel, FIRST_RUNTIME) for kernel in variants), default=FIRST_RUNTIME),
     )
+
+
+def _workspace(program: Program) -> int | None:
+    """Return the bytes of the largest workspace of a delegate; None if a size is dynamic."""
+    delegates = (op for op in program.module.walk() if isinstance(op, DelegateOp))
+    plans = [workspace_plan(op, "") for op in delegates]
+    sizes = [plan.size for plan in plans if plan]
+    return None if None in plans else max(sizes, default=0)
 
 
 def _key(method: Method, call: KernelCall) -> str:
