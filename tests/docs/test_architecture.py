@@ -9,7 +9,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| [^|]+ \| ([\w/]+\.py) \| (`[^|]+`) \|$", PAGE, re.M)
-PATHS = sorted(set(re.findall(r"`([\w/]+(?:\.py|/))`", PAGE)))
 
 
 def defined(path: Path) -> set[str]:
@@ -26,8 +25,3 @@ def test_every_walk_has_its_steps() -> None:
 @pytest.mark.parametrize(("file", "names"), ROWS, ids=[f"{file} {names}" for file, names in ROWS])
 def test_a_step_is_in_its_file(file: str, names: str) -> None:
     assert set(re.findall(r"`(\w+)`", names)) <= defined(ROOT / file)
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_path_exists(path: str) -> None:
-    assert (ROOT / path).exists()
