@@ -10,12 +10,12 @@ graph may call is an op with its name. Dynamic arguments are operands; constants
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
-import torch
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
@@ -35,12 +35,13 @@ from stepwell.dialects.aten.attributes import (
     python_value,
     scalar_attribute,
 )
-from stepwell.ir.compat.torch.torch_private import sym_sqrt
+from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.types import BoolType, FloatType, IntType
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+_OF_PYTHON: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -63,22 +64,32 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "trunc": math.trunc,
     "round": builtins.round,
-    "max": torch.sym_max,
-    "min": torch.sym_min,
-    "not": torch.sym_not,
-    "ite": torch.sym_ite,
-    "sum": torch.sym_sum,
-    "float": torch.sym_float,
-    "int": torch.sym_int,
-    "sqrt": sym_sqrt,
 }
-"""Op name without `sym.` → the function that it calls, as named in FX graphs."""
+_TORCH = ("max", "min", "not", "ite", "sum", "float", "int")
+
+
+@functools.cache
+def functions() -> dict[str, Callable[..., Any]]:
+    """Return op names without `sym.` → the function that each calls, as named in FX graphs."""
+    of_torch = {name: getattr(torch, f"sym_{name}") for name in _TORCH}
+    return _OF_PYTHON | of_torch | {"sqrt": torch_private.sym_sqrt}
+
+
+@functools.cache
+def _classes() -> dict[Callable[..., Any], type[SymOp]]:
+    also = {operator.not_: "not", math.sqrt: "sqrt", builtins.max: "max", builtins.min: "min"}
+    named = {function: name for name, function in functions().items()} | also
+    return {function: OPS[name] for function, name in (named | {builtins.abs: "abs"}).items()}
+
+
+def op_of(function: Callable[..., Any]) -> type[SymOp] | None:
+    """Return the op of a function in an FX graph, or None if the dialect has none."""
+    return _classes().get(function)
 
 
 class SymOp(IRDLOperation):
     """A call of a Python function on dynamic numbers."""
 
-    FUNCTION: ClassVar[Callable[..., Any]]
     arguments: ArrayAttr[Attribute] = prop_def(ArrayAttr)
     values = var_operand_def(IntType | FloatType | BoolType)
     result = result_def(IntType | FloatType | BoolType)
@@ -112,8 +123,13 @@ class SymOp(IRDLOperation):
     def call(self, values: Sequence[Any]) -> Any:
         """Evaluate the function for the values of the operands."""
         bound = self.bind(values)
-        function = type(self).FUNCTION
+        function = type(self).function()
         return function(bound) if function is torch.sym_sum else function(*bound)
+
+    @classmethod
+    def function(cls) -> Callable[..., Any]:
+        """Return the function that the op calls."""
+        return functions()[cls.name.removeprefix("sym.")]
 
     def verify_(self) -> None:
         """Check that the number of `#aten.dyn`s equals the number of operands."""
@@ -124,25 +140,18 @@ class SymOp(IRDLOperation):
             )
 
 
-def _define(name: str, function: Callable[..., Any]) -> type[SymOp]:
+def _define(name: str) -> type[SymOp]:
     body = {
         "name": f"sym.{name}",
-        "__doc__": f"`{getattr(function, '__name__', name)}` on dynamic numbers.",
+        "__doc__": f"`{name}` on dynamic numbers.",
         "__module__": __name__,
-        "__annotations__": {"FUNCTION": ClassVar[Callable[..., Any]]},
-        "FUNCTION": staticmethod(function),
+        "__annotations__": {},
     }
     return irdl_op_definition(type(f"Sym{name.capitalize()}", (SymOp,), body))
 
 
-OPS: dict[Callable[..., Any], type[SymOp]] = {
-    function: _define(name, function) for name, function in FUNCTIONS.items()
-}
-"""Python function → the class of its op."""
-OPS[operator.not_] = OPS[torch.sym_not]
-OPS[math.sqrt] = OPS[FUNCTIONS["sqrt"]]
-OPS[builtins.max], OPS[builtins.min] = OPS[torch.sym_max], OPS[torch.sym_min]
-OPS[builtins.abs] = OPS[operator.abs]
+OPS: dict[str, type[SymOp]] = {name: _define(name) for name in (*_OF_PYTHON, *_TORCH, "sqrt")}
+"""Op name without `sym.` → the class of the op."""
 
 
 @irdl_op_definition
@@ -183,4 +192,4 @@ def interpret(op: SymOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     return (op.call(args),)
 
 
-Sym = Dialect("sym", [ConstantOp, *dict.fromkeys(OPS.values())])
+Sym = Dialect("sym", [ConstantOp, *OPS.values()])

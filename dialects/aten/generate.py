@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from stepwell.dialects.aten.operators import OPERATORS
 from stepwell.dialects.aten.registry import LIBRARIES, class_name, is_elementwise, is_pure
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import operator_names, schema_of
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 

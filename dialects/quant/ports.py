@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.types import element
 

@@ -108,9 +108,9 @@ from __future__ import annotations
 
 from math import inf
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.numerics import Proof, flushes
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program

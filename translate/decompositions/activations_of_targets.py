@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter

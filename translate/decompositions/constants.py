@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import ops_of
 from stepwell.ir.dtypes import dtype_name, i1, is_float, torch_dtype
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter

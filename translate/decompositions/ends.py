@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, takewhile
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import EXACT, Bound

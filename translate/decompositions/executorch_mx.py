@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa_mxfp.executorch import codes_dtype, payload_of, weight_values
 from stepwell.dialects.tosa_mxfp.operators import OPERATORS
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.weights import recipe

@@ -12,9 +12,8 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-import torch
-
 from stepwell.dialects import aten
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32

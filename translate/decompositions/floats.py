@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
@@ -15,6 +14,7 @@ from stepwell.dialects.aten.families import ROWS
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import costs_of, estimated
 from stepwell.ir.choices import shape_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import is_movement, ops_of

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.axes import maps
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32

@@ -41,10 +41,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared import bounds
 from stepwell.ir.declared.numerics import REORDERED as REORDERED
 from stepwell.ir.dtypes import dtype_name, f16, f32, torch_dtype

@@ -7,10 +7,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-import torch
-
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation, loses_nans
 from stepwell.ir.dtypes import f16, i64, torch_dtype

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, f64, has_torch_dtype, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter

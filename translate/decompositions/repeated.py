@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import AxisMap, axis_map, mapped_names
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.dtypes import i32, i64, torch_dtype

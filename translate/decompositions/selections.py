@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32, i1, is_float, torch_dtype

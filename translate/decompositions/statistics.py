@@ -6,10 +6,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, f64, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter

@@ -223,7 +223,7 @@ class GraphExporter:
         return convert(value)
 
     def _sym_op(self, op: sym.SymOp) -> None:
-        function = type(op).FUNCTION
+        function = type(op).function()
         arguments = op.bind([self.values[value] for value in op.values])
         given: Any = (arguments,) if function is torch.sym_sum else tuple(arguments)
         self.call(op, function, given, {})

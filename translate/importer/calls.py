@@ -25,7 +25,7 @@ def import_python_call(importer: Importer, node: Node, target: Any) -> None:
     Raises:
         UnsupportedError: the IR has no equivalent.
     """
-    cls = sym.OPS.get(target)
+    cls = sym.op_of(target)
     if cls is not None:
         given = node.args[0] if target is torch.sym_sum else node.args
         assert isinstance(given, list | tuple)

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.calls.argument_marshalling import overlaps_itself
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import is_traceable_wrapper_subclass
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type

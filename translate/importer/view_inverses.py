@@ -11,10 +11,10 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.types import IntType, dims
 from stepwell.translate.importer.aliases import View, arguments, base_name
 

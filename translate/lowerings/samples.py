@@ -5,13 +5,13 @@ from __future__ import annotations
 from textwrap import dedent
 from typing import Any, cast
 
-import torch
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program

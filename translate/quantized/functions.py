@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
@@ -14,6 +13,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.operators import OPERATORS
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import quantization
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.interpretation import Interpreter

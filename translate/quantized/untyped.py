@@ -6,12 +6,12 @@ type.
 
 from __future__ import annotations
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import Quantization
 from stepwell.dialects.quant.types import storage_element
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import torch
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
@@ -48,6 +47,7 @@ from stepwell.dialects.tosa.structural import CondIfOp
 from stepwell.dialects.tosa.structural import WhileLoopOp as TosaWhileLoopOp
 from stepwell.dialects.xnnpack import Convert, Copy, DynamicInt8Type, XnnpackOp
 from stepwell.dialects.xnnpack import DelegateOp as XnnpackDelegate
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -30,6 +29,7 @@ from stepwell.dialects.quant.types import Quantization
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.dtypes import f32, i8, i16, i32

@@ -15,7 +15,6 @@ from functools import partial
 from math import inf, isnan, prod
 from typing import Generic, TypeVar
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
@@ -24,6 +23,7 @@ import stepwell.dialects.reduction_semantics  # pyright: ignore[reportUnusedImpo
 import stepwell.translate.range_analysis.transfer_functions  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.calls.calling import RANGES, declared_ranges
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.numerics import Proof, all_of, flushes

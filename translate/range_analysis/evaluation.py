@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of

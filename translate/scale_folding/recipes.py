@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.platform.weight_rows import blocks_of_rows
 from stepwell.ir.weights import recipe
 

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerType, ModuleOp, TensorType
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
@@ -27,6 +26,7 @@ from xdsl.traits import IsTerminator
 from stepwell.dialects.aten.registry import of_overload, op_class
 from stepwell.dialects.symbols import Symbols, tensor_type
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, rule_for

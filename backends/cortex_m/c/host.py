@@ -12,12 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-
 from stepwell.backends.cortex_m.c.writer import Sources
 from stepwell.backends.executorch.container import Method, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.ir.calls.calling import laid_out
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import NoEngine, StepwellError
 
 _FLAGS = "-std=c99 -O1 -ffp-contract=off -Werror=implicit -shared -fPIC".split()

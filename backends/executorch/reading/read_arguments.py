@@ -51,12 +51,11 @@ def is_readable(kernel: str) -> bool:
     return kernel == _INDEX_PUT or kernel in SCALARS or functional_of(kernel) is not None
 
 
-_BY_NAME = {cls.name: cls for cls in OPS.values()}
 SCALARS: dict[str, type[SymOp]] = {
-    kernel: _BY_NAME[name] for name, kernel in SCALAR_KERNELS.items()
+    kernel: OPS[name.removeprefix("sym.")] for name, kernel in SCALAR_KERNELS.items()
 } | {
-    "executorch_prim::floordiv.int": _BY_NAME["sym.floordiv"],
-    "executorch_prim::mod.int": _BY_NAME["sym.mod"],
+    "executorch_prim::floordiv.int": OPS["floordiv"],
+    "executorch_prim::mod.int": OPS["mod"],
 }
 """Kernels on numbers → the equivalent `sym` op."""
 

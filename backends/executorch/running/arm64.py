@@ -25,10 +25,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-import torch
-
 from stepwell.backends.executorch.container import Method, ScalarType, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type, torch_dtype
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import ArtifactError, StepwellError
 
 VARIABLE = "STEPWELL_CPU"

@@ -20,8 +20,6 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
 from stepwell.backends.executorch.container import (
     Container,
     DelegateCall,
@@ -31,7 +29,7 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     Value,
 )
-from stepwell.ir.compat.torch.lazy_imports import OnDemand
+from stepwell.ir.compat.torch.lazy_imports import OnDemand, torch
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.platform.process_settings import without_warnings
 

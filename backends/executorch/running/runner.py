@@ -19,8 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from stepwell.backends.executorch.container import (
     Container,
     Dynamism,
@@ -35,6 +33,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.arm64 import EmulatedProgram, Measured, asked_for
 from stepwell.backends.executorch.running.engine import RUNTIME_LOCK, runtime
 from stepwell.ir.calls.calling import follows_dim_order, laid_out
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, NoEngine, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
 from stepwell.ir.platform.process_settings import kept_stderr, without_native_lines

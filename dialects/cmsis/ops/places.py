@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-import torch
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
@@ -24,6 +23,7 @@ from stepwell.dialects.aten import CatDefault
 from stepwell.dialects.cmsis.ops.base import CmsisOp, result_problems, to_attribute
 from stepwell.ir.axes.forms import elementwise, mapped, moved
 from stepwell.ir.axes.maps import AxisMap
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import Family
 from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.types import dims, element

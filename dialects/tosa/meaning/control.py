@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.dialects.tosa.meaning.values import BlockScaled, payload_of, result_element, run_dtype
 from stepwell.dialects.tosa.structural import CondIfOp, ConstOp, WhileLoopOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.types import WeightAttr
 

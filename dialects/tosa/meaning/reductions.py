@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ignores_nan, narrow, wide
 from stepwell.dialects.tosa_mxfp import sequential
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]

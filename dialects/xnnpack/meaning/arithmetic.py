@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant.types import Quantization, quantization, storage_dtype
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import torch
-
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.dialects.xnnpack.delegate import DelegateOp
@@ -18,6 +16,7 @@ from stepwell.dialects.xnnpack.movement import (
     StaticSlice,
     StaticTranspose,
 )
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.interpretation import Interpreter, interprets
 
 

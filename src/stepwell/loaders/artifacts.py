@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from stepwell.backends.cortex_m.read import is_cortex_m, read_program
 from stepwell.backends.ethos_u.emit import TOSA_BACKEND
 from stepwell.backends.ethos_u.read import EthosuReader, TosaReader
@@ -26,6 +24,7 @@ from stepwell.backends.vulkan.read import VulkanReader
 from stepwell.backends.vulkan.schema import BACKEND as VULKAN_BACKEND
 from stepwell.backends.xnnpack.read import XnnpackReader, check_payloads
 from stepwell.dialects import make_known
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.platform.files import Content, content
 from stepwell.plugins.plugins import registry

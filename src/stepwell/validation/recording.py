@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, Outcome, rule_for
 from stepwell.ir.diagnostics import (

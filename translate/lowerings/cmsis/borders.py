@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import isnan
 from typing import Any, cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -14,6 +13,7 @@ from stepwell.dialects.cmsis.ops import DequantizePerTensor, QuantizePerTensor
 from stepwell.dialects.quant import QuantizeCast, StorageCast
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.quant.types import quantization, storage_dtype, storage_element
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from typing import Any, cast
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
@@ -36,6 +35,7 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.cmsis.ops.softmax import softmax_parameters, softmax_row_is_safe
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType, per_tensor
 from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
 from stepwell.translate.decompositions.values import Value

@@ -18,7 +18,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any, cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -31,6 +30,7 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedTransposeConv2dNhwc,
 )
 from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor, with_element
 from stepwell.translate.lowerings.cmsis.values import (

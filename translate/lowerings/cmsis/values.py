@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
@@ -22,6 +21,7 @@ from stepwell.dialects.cmsis.ops import (
 )
 from stepwell.dialects.quant import per_tensor
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, tensor

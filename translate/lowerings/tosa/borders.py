@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.quant import Quantization, StorageCast, quantization
 from stepwell.dialects.quant.ops import block_values
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import dtype_name, f32, i8, i16
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.rewriting.rewrite import Value as RunTime

@@ -6,9 +6,9 @@ import operator
 from math import frexp
 from typing import Any
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import dtype_name, i1, i8, i16, i32, torch_dtype
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.types import IntType

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import f32, i1, i32, torch_dtype
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.signature import ranges_around

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from math import log as logarithm
 from typing import Any
 
-import torch
-
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.translate.lowerings.lowering import known, lowerings_of, lowers
 from stepwell.translate.lowerings.tosa.values import (

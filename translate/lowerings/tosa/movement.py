@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import IntegerAttr
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i32
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i8, i16, torch_dtype
 from stepwell.ir.sizes.size import Dim, settled
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, no_refusal, refuse

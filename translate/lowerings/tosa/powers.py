@@ -12,8 +12,7 @@ from math import isfinite
 from math import log as logarithm
 from typing import Any
 
-import torch
-
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i8, i16, i32, torch_dtype
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import (

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import NanModeAttr
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import dtype_name, i1, i32, i64, torch_dtype
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Dim

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import ResizeModeAttr
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, no_refusal

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.types import tensor

@@ -11,7 +11,6 @@ from functools import cache, reduce
 from math import copysign, frexp, isinf
 from typing import Any, NoReturn
 
-import torch
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
@@ -20,6 +19,7 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.forms import FORMS
 from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f16, f32, i1, i8, i32, i64, torch_dtype

@@ -11,12 +11,12 @@ from functools import cache
 from math import prod
 from typing import Any
 
-import torch
 from xdsl.ir import Attribute, Block, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import FLUSHED, Deviation
 from stepwell.ir.dtypes import f32

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import xnnpack
@@ -20,6 +19,7 @@ from stepwell.dialects.quant import Quantization
 from stepwell.dialects.quant.numbers import from_tensor
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, group_size, quantization_problem
 from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from stepwell.dialects import xnnpack
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.translate.decompositions.values import Value, no_refusal

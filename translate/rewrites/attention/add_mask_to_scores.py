@@ -14,11 +14,11 @@ from dataclasses import replace
 from math import inf, prod
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.numerics import Deviation

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import is_of, lays_out
 from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.dtypes import torch_dtype

@@ -57,11 +57,11 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of, lays_out
 from stepwell.ir.program import Program

@@ -21,13 +21,13 @@ from functools import cache, cached_property
 from math import prod
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import COSTS, Costs, costs_of
 from stepwell.ir.choices import shape_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation

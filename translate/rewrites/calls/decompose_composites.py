@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-import torch
 from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, schema_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program

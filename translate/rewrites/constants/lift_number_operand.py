@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
 from stepwell.dialects import sym
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import dtype_name, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter

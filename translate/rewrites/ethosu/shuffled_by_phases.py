@@ -42,9 +42,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade

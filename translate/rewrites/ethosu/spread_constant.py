@@ -30,9 +30,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import torch
 from xdsl.ir import SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import is_static
 from stepwell.ir.weights import recipe

@@ -38,11 +38,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade

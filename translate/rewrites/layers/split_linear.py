@@ -29,13 +29,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import Costs, costs_of, estimated
 from stepwell.ir.choices import shape_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter

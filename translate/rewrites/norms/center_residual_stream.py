@@ -33,7 +33,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeGuard
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -41,6 +40,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.declared.numerics import REORDERED, forbidden

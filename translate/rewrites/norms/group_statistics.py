@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-import torch
-
 from stepwell.dialects import aten
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import Dim

@@ -10,10 +10,9 @@ from __future__ import annotations
 from math import inf, prod, sqrt
 from typing import Protocol
 
-import torch
-
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation, Proof
 from stepwell.ir.dtypes import torch_dtype

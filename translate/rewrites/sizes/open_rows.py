@@ -6,12 +6,12 @@ this at run time may be removed only where no row is fully masked.
 
 from __future__ import annotations
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of, moves_one
 from stepwell.ir.declared.numerics import numerics_of

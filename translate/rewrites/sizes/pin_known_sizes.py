@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -28,6 +27,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from stepwell.dialects.aten.inference import by_torch
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.sym import ConstantOp, SymOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.xdsl.xdsl_private import operands_of, put_before, replace_uses
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter

@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, SSAValue
 
 from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.sym import FUNCTIONS, OPS
+from stepwell.dialects.sym import OPS, functions
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
@@ -107,8 +107,8 @@ def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) ->
     """Build the multiplication and division of a size that a value holds."""
     for name, number in (("mul", share.numerator), ("floordiv", share.denominator)):
         if number != 1:
-            size = FUNCTIONS[name](size, number)
-            made = OPS[FUNCTIONS[name]].make([value, number], IntType(str(size)))
+            size = functions()[name](size, number)
+            made = OPS[name].make([value, number], IntType(str(size)))
             value = rw.insert(made).results[0]
     return value
 
@@ -207,7 +207,7 @@ class SizeBuilder:
 
     def _applied(self, name: str, one: _Valued, other: _Valued) -> _Valued:
         size = OF_TWO[name](one[0], other[0])
-        made = OPS[FUNCTIONS[name]].make([one[1], other[1]], IntType(str(size)))
+        made = OPS[name].make([one[1], other[1]], IntType(str(size)))
         value = self._values[size] = self._rw.insert(made).results[0]
         return size, value
 

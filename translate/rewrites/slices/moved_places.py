@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import gcd
 
-import torch
-
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.translate.rewrites.building import element_count, static_dims
 
 MOST_PLACES = 1 << 22

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.compat.torch.torch_private import decomposition_table
 from stepwell.ir.program import Program

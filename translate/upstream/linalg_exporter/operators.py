@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf, prod
 from typing import Any, cast
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.declared.scalar_semantics import Term, element_of, greatest, least
 from stepwell.ir.diagnostics import UnsupportedError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.ir.axes.maps import Along
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program

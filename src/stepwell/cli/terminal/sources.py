@@ -89,7 +89,9 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
 def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Any, ...]] | None:
     if suffix in (".pte", ".tosa", ".vgf"):
         return lambda data: _read(suffix, data, largest)
-    for name in registry().targets if len(suffix) > 1 else ():
+    if len(suffix) < 2 or suffix == ".pt2" or ":" in suffix:
+        return None  # Asking each target imports it.
+    for name in registry().targets:
         target = find_target(name)
         if target.reader is not None and suffix == f".{target.artifact}":
             return lambda data, read=target.reader, by=target: (read(data), by)

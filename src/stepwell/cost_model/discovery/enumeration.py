@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any, TypeAlias
 
-import torch
 from xdsl.ir import Attribute
 
 from stepwell.cost_model.discovery.evaluation import Evaluator, fingerprint, values_of
 from stepwell.cost_model.discovery.grammar import Grammar, Node, input_type
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.types import dims, element
 
 Tree: TypeAlias = "int | tuple[int, tuple[Tree, ...]]"

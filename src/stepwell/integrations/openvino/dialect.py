@@ -21,7 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-import torch
 from xdsl.dialects.builtin import (
     BoolAttr,
     DenseArrayBase,
@@ -54,6 +53,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.dialects.tosa.constants import dense, tensor_of_dense
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.types import element

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import torch
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import SSAValue
 
@@ -23,6 +22,7 @@ from stepwell.integrations.openvino.dialect import (
     OpenvinoOp,
     YieldOp,
 )
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
-import torch
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.backends.executorch.container import Delegate
@@ -20,6 +19,7 @@ from stepwell.backends.executorch.reading.readers import ReadContext, opaque_del
 from stepwell.integrations.openvino.blob import Port, child, inline, parts, sources_of
 from stepwell.integrations.openvino.dialect import OPS, ConstantOp, DelegateOp, YieldOp
 from stepwell.integrations.openvino.meaning import DTYPES
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import ArtifactError, StepwellError
 from stepwell.ir.dtypes import element_type

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.ir.calls.calling import flatten_inputs
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.signature import get_signature
 from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import NARROWED_OUTPUTS
 

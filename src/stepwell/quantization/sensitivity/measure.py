@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-
 from stepwell.cost_model.budgets import measure
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.ir.calls.arguments import takes
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError, reported
 from stepwell.ir.options import OptionValue

@@ -8,7 +8,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import torch
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
@@ -16,6 +15,7 @@ from stepwell.backends.executorch.kernels.kernel_calls import kernel_limit
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.engine_behavior import engine_behavior, engines
 from stepwell.ir.program import Program
 from stepwell.ir.types import TensorType

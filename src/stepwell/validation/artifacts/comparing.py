@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
-
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.validation.compare import deviation
 from stepwell.validation.rounding import MARGIN
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
-import torch
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import StateOp
 from stepwell.ir.declared.families import Family, families_of
 from stepwell.ir.declared.interpretation import Interpreter, Outcome

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from stepwell.ir.compat.torch.lazy_imports import OnDemand, pytree
+from stepwell.ir.compat.torch.lazy_imports import OnDemand, pytree, torch
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.loaders.arrays import read_npz
 from stepwell.loaders.factories import made_by

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import FunctionType, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
@@ -18,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.backends.xnnpack.pte import to_pte
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.delegate import DelegateOp, YieldOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import torch
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.diagnostics import op_name

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import StringAttr, TensorType, i8, i16
 
 from stepwell.backends.cortex_m.read import is_cortex_m
 from stepwell.backends.executorch.container import Method, TensorValue
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.executorch import OpaqueDelegateOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program

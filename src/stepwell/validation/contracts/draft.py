@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, cast
 
-import torch
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -21,6 +20,7 @@ from xdsl.irdl import IRDLOperation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization, stored_dtype
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.inference import infer

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from stepwell.dialects import aten
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, i1, i8, i32
 from stepwell.ir.rewriting.rewrite import EXACT

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse

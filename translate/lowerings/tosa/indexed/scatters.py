@@ -12,9 +12,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f32, i1, i8, i16, i32, i64
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse

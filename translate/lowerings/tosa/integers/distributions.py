@@ -22,9 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i8
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse

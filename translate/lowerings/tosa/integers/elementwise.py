@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i32
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.integers.values import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import torch
 from xdsl.ir import Attribute
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const, const_of_key
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i32
 from stepwell.ir.types import tensor
 from stepwell.ir.weights import recipe

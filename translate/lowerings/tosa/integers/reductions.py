@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from math import lcm, prod
 from typing import Any
 
-import torch
-
 from stepwell.dialects import aten
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i8, i32
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, no_refusal, refuse
 from stepwell.translate.lowerings.tosa.convolving import TO_NCHW, TO_NHWC, Placed

@@ -37,13 +37,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast
 from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.sizes.size import number_of

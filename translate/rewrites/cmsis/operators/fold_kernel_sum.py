@@ -33,13 +33,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.quant import StorageCast
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedActivation
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import AnyTensor, with_element
 from stepwell.translate.quantized.recognize import Use

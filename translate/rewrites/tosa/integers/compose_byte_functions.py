@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.dtypes import i8

@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.quant import QuantizeCast
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program

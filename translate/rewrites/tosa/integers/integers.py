@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
@@ -16,6 +15,7 @@ from stepwell.dialects.tosa.attributes import RoundingModeAttr
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const
 from stepwell.dialects.tosa.meaning.quantized import apply_scale_32
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i1, i8, i16, i32
 from stepwell.ir.rewriting.rewrite import Bound, Refusal

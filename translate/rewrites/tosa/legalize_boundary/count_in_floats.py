@@ -28,13 +28,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import TosaTarget, parse_target
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement

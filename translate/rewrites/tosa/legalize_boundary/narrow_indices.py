@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -35,6 +34,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.calls.calling import NARROWED, declared_ranges
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement

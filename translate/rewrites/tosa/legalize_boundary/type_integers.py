@@ -27,13 +27,13 @@ not for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25, 0.5, 0.25}>"
 
 from __future__ import annotations
 
-import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir import types
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.lowerings.tosa.casts import CASTS

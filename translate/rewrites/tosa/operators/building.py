@@ -14,7 +14,6 @@ from functools import lru_cache
 from math import copysign, prod
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
@@ -23,6 +22,7 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.limits import LevelLimits
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from math import gcd
 
-import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 LARGEST_SCALE = 1 << 11
 """The largest numerator of RESIZE."""

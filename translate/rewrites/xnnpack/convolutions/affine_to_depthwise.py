@@ -40,10 +40,10 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.types import Dim, dims, element

@@ -25,7 +25,6 @@ from itertools import pairwise
 from math import prod
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import xnnpack
@@ -34,6 +33,7 @@ from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import Costs, choose
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.rewriting.rewrite import Value as RunTime

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from math import isnan, prod
 
-import torch
-
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.alignment import extent_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import xnnpack
@@ -20,6 +19,7 @@ from stepwell.dialects.quant import quantization
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.datatypes import FLOATS, DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.rewriting.rewrite import Value as RunTime

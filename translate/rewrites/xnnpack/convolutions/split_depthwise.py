@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from math import prod
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import xnnpack
@@ -23,6 +22,7 @@ from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import TAPS, costs_of, estimated
 from stepwell.ir.choices import shape_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED
 from stepwell.ir.dtypes import f16, f32

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal

@@ -87,11 +87,11 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared import numerics
 from stepwell.ir.dtypes import is_float

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.numerics import Proof, numerics_of
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.program import Program

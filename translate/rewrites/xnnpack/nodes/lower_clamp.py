@@ -36,10 +36,10 @@ from __future__ import annotations
 import math
 from typing import cast, overload
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared import numerics
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack

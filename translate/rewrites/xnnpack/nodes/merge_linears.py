@@ -33,9 +33,9 @@ not for %a = weight : tensor<8 x 4 x f16>; %b = weight : tensor<3 x 8 x f16>;
 
 from __future__ import annotations
 
-import torch
 from xdsl.ir import SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims

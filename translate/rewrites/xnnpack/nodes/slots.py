@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from math import floor, inf, log2
 
-import torch
-
 from stepwell.dialects import aten
 from stepwell.dialects.xnnpack.costs import Costs, costs_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.decompositions.values import Value, cat
 from stepwell.translate.range_analysis import interval

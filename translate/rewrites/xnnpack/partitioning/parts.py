@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import to_attribute
 from stepwell.ir.axes.boxes import Box, shape_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.quant import (
@@ -22,6 +21,7 @@ from stepwell.dialects.quant import (
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack.datatypes import STATIC_INT8, datatype
 from stepwell.dialects.xnnpack.weights import constant_of
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter

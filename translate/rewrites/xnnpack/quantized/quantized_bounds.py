@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from typing import cast
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import Quantization, quantization
 from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.dtypes import f16
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Value

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-import networkx
 from xdsl.dialects.builtin import FunctionType, IntegerType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -25,6 +24,7 @@ from stepwell.integrations.openvino.dialect import DelegateOp
 from stepwell.integrations.openvino.engines.costs import QUANTIZED, EngineCosts, costs_for
 from stepwell.integrations.openvino.partition import PartitionOpenvino
 from stepwell.integrations.openvino.pipeline import OPENVINO
+from stepwell.ir.compat.torch.lazy_imports import OnDemand
 from stepwell.ir.context import Context
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i1
@@ -34,6 +34,7 @@ from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.partitioning import Engine, stages_of
 
+networkx = OnDemand("networkx")
 WORTH = 0.1
 """The share of its time that a part must save to be moved."""
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from stepwell.integrations.openvino.lowerings.values import ROUNDED, Value, loses_nan
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import i1, i64
 from stepwell.ir.sizes.size import Dim, Size

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import IntegerType
 
 from stepwell.integrations.openvino.lowerings.values import (
@@ -15,6 +14,7 @@ from stepwell.integrations.openvino.lowerings.values import (
     loses_nan,
     unfit,
 )
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import i1, i64
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.sizes.size import Dim, Size

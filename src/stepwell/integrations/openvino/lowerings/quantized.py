@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from xdsl.ir import Block, SSAValue
 
 from stepwell.dialects.quant.ops import QuantizeCast, StorageCast, block_values
@@ -21,6 +20,7 @@ from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.integrations.openvino.dialect import ConstantOp
 from stepwell.integrations.openvino.lowerings.values import Value
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32
