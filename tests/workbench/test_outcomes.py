@@ -59,6 +59,7 @@ COMMANDS = {
     "sweep": ("examples/* --list", {}, []),
     "opt": ("t.mlir", {}, []),
     "reduce": ("t.mlir --test true", {}, ["t.small.mlir"]),
+    "env": ("", {"moved": {}}, []),
     "plugins": ("", {}, []),
     "demo": ("--quick", {"right": True}, ["deit_tiny.pte"]),
 }

@@ -197,6 +197,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None] | None, str]
     "opt": (None, "run passes on a text: name{option=value},…; --list-passes lists them"),
     "reduce": (inspection.reduce, "reduce a reproducer of a failing pass"),
     "play": (inspection.play, "try rewrites and passes on a local page"),
+    "env": (lambda _: None, "say what is installed, and which parts of stepwell work with it"),
     "plugins": (lambda _: None, "list plug-ins, their registrations and failures"),
     "run": (inspection.run, "run an artifact on its engine, on random inputs"),
     "demo": (lowering.demo, "lower DeiT-Tiny, run it, compare with PyTorch"),
