@@ -1,6 +1,6 @@
 """Every block of code in README and docs runs, page by page, in the order in which it is read.
 
-A page's Python shares one namespace and one folder; `python title="x.py"` is written there first.
+A page's Python shares one namespace and one folder; a block with a title is written there first.
 What a reader need not see stands in a comment in front, `<!-- before: … -->`, and runs too. Shell
 lines: those of `stepwell` run in a process of their own (with `-m slow`, in one that has imported
 nothing); of `python FILE`, `make`, `pytest` and `pip` it is asked that what they
@@ -11,6 +11,7 @@ block where an extra is absent. `text` is for reading; a `diff` is tried by `tes
 """
 
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -143,14 +144,28 @@ def run(block: Block, page: Path, namespace: dict[str, Any], forks: Forks | None
             exec(compile(code, str(page), "exec"), namespace)
     elif block.language == "sh":
         lines = [shlex.split(line, comments=True) for line in block.body.splitlines()]
+        for words in (words for words in lines if "|" in words and not block.slow):
+            piped(words)
+            del words[words.index("|") :]
         commands = [words[1:] for words in lines if words[:1] == ["stepwell"] and not block.slow]
         for words in commands:
             in_a_process(words, forks)
         for words in filter(None, lines):
             asked(words, block)
     elif block.language == "mlir":
+        if block.title:
+            Path(block.title).write_text(block.body)
         program = stepwell.parse(block.body)
         assert str(stepwell.parse(str(program))) == str(program)
+
+
+def piped(words: list[str]) -> None:
+    """A line with a pipe ends with 0 in a shell that stops where a part fails."""
+    line = " ".join(word if word == "|" else shlex.quote(word) for word in words)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shell = ["bash", "-o", "pipefail", "-c", line]
+    ran = subprocess.run(shell, capture_output=True, text=True, env={**os.environ, "PATH": path})
+    assert ran.returncode == 0, f"{line} fails: {ran.stderr}"
 
 
 def in_a_process(words: list[str], forks: Forks | None) -> None:
@@ -168,7 +183,9 @@ def in_a_process(words: list[str], forks: Forks | None) -> None:
 def asked(words: list[str], block: Block) -> None:
     """Whether what a line of a shell block names is there."""
     command, *arguments = words
-    if command == "stepwell" and arguments[0] != "opt":
+    if command == "stepwell" and arguments[0] == "opt":
+        pass  # xDSL's driver parses its arguments.
+    elif command == "stepwell":
         main._parser().parse_args(arguments)  # Ends the process if it does not take them.
         _is_there([a.partition(":")[0] for a in arguments if a.startswith("examples/")])
     elif command in ("python", "pytest"):
