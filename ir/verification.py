@@ -7,12 +7,13 @@ whole module. Here each problem is one block that names op, value and source lin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from xdsl.dialects.builtin import ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl.dominance import DominanceInfo
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
@@ -76,7 +77,8 @@ def find_problems(
             yield Problem(f"method @{top.sym_name.data} is defined twice", describe_op(top))
         else:
             names.add(top.sym_name.data)
-            yield from _signature_problems(top)
+            if membership or len(top.body.blocks) == 1:  # Others are MLIR's own functions.
+                yield from _signature_problems(top)
     structural = False
     unsettled: list[tuple[Operation, Key | None]] = []
     for op in walk(module):
@@ -92,6 +94,9 @@ def find_problems(
                 describe_op(op),
                 "lower the op, or state the level to which it belongs",
             )
+        if membership and any(len(region.blocks) > 1 for region in op.regions):
+            fact = "a region has several blocks; only regions of one block are supported"
+            yield Problem(fact, describe_op(op))
         yield from _reader_problems(op)
     for region in module.regions:
         yield from _dominance_problems(region, set())
@@ -207,16 +212,17 @@ def _types(types: object) -> str:
 
 
 def _dominance_problems(region: Region, outer: set[int]) -> Iterator[Problem]:
-    """Report uses before definitions. Every region has one block here, so that order is
-    dominance.
-    """
-    if len(region.blocks) > 1:
-        yield Problem(
-            "a region has several blocks; only regions of one block are supported",
-            describe_op(region.parent) if region.parent else None,
-        )
-    for block in region.blocks:
-        yield from _block_dominance(block, set(outer))
+    """Report uses before definitions. Within a block, order is dominance."""
+    blocks = region.blocks
+    dominance = DominanceInfo(region) if len(blocks) > 1 else None
+    for block in blocks:
+        before = [b for b in blocks if dominance and dominance.strictly_dominates(b, block)]
+        held = (value for b in before for values in (b.args, *_results(b)) for value in values)
+        yield from _block_dominance(block, outer | set(map(id, held)))
+
+
+def _results(block: Block) -> list[Sequence[SSAValue]]:
+    return [op.results for op in ops_in(block)]
 
 
 def _block_dominance(block: Block, defined: set[int]) -> Iterator[Problem]:
@@ -250,9 +256,12 @@ def _signature_problems(func: FuncOp) -> Iterator[Problem]:
     if given != taken:
         yield Problem(f"the signature names {given} dynamic inputs, the function {taken}", where)
         return
-    last = func.body.block.last_op if func.body.blocks else None
+    last = func.body.block.last_op if len(func.body.blocks) == 1 else None
     if not isinstance(last, ReturnOp):
-        yield Problem("the method does not end in func.return", where)
+        fact = "the method does not end in func.return"
+        if len(func.body.blocks) != 1:
+            fact = f"the method has {len(func.body.blocks)} blocks, must have one"
+        yield Problem(fact, where)
         return
     named = len(signature.runtime_outputs)
     if named != len(last.operands):
@@ -289,7 +298,10 @@ def _loads(spec: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an xDSL error's message, which ends in the whole module."""
+    """Return the first line of an xDSL error's message, which ends in the whole module; with
+    those that follow a colon.
+    """
     text = str(error.args[0]) if error.args else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    end = next((at for at, line in enumerate(lines, 1) if not line.endswith(":")), len(lines))
+    return " ".join(lines[:end]) or type(error).__name__

@@ -155,7 +155,7 @@ def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) ->
         StepwellError: no method has the input, or the range of an integer input is not integers.
     """
     unknown, names = set(ranges), list[str]()
-    for func in funcs:
+    for func in funcs if ranges else ():
         args = list(zip(get_signature(func).runtime_inputs, func.body.block.args, strict=True))
         names += [port.name for port, arg in args if _kind(arg.type) is not None]
         texts: list[str] = []

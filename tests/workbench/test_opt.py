@@ -275,3 +275,24 @@ def test_the_ir_is_printed_when_mlir_would(flags: str, dumps: list[str], command
     err = command(f"opt {command.write('t.mlir', PERMUTES)} {BOTH} {flags}").err
     said = [line.split()[4] for line in err.splitlines() if line.startswith("// -----// IR Dump")]
     assert said == dumps
+
+
+def test_functions_of_several_blocks_and_declarations_are_mlirs_own(command: Commands) -> None:
+    text = (
+        "func.func private @ext(i32) -> i32\n"
+        "func.func @f(%c: i1, %a: i32) -> i32 {\n"
+        "  cf.cond_br %c, ^bb1, ^bb2(%a : i32)\n"
+        "^bb1:\n"
+        "  %b = func.call @ext(%a) : (i32) -> i32\n"
+        "  cf.br ^bb2(%b : i32)\n"
+        "^bb2(%d: i32):\n"
+        "  func.return %d : i32\n"
+        "}\n"
+    )
+    command.write("jumps.mlir", text)
+    said = command("opt jumps.mlir").out
+    assert command.write("again.mlir", said) and command("opt again.mlir").out == said
+    command.write("wrong.mlir", text.replace("return %d", "return %b"))
+    assert "operand %b is used before it is defined" in command("opt wrong.mlir", 1).err
+    command.write("declared.mlir", text.partition("\n")[0])
+    assert "the method has 0 blocks" in command("lower declared.mlir -o d.pte", 1).err
