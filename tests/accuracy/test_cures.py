@@ -188,6 +188,7 @@ def interpreted(program: stepwell.Program, x: Tensor, until: Any) -> Tensor:
     return values[until.results[0]]
 
 
+@pytest.mark.slow
 def test_ranges_are_narrowed_where_finer_steps_win() -> None:
     """The softmax reads a few of the integers that the mask leaves; biases of layers follow."""
     found = stepwell.accuracy(

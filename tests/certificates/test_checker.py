@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import statement_cases
 from honest import PROGRAMS, honest
+from sampled import sampled
 
 import stepwell.validation.certificates.checker
 from stepwell.validation.certificates.checker.check import check
@@ -34,7 +35,7 @@ def test_a_statement_is_decided_in_the_arithmetics_in_which_it_holds(name: str) 
     assert statement_cases.readings(case) == wanted
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, *list(PROGRAMS)[::2]))
 def test_the_checker_alone_lists_what_it_does_not_decide(name: str) -> None:
     case = honest(name)
     found = check(case.certificate.to_json(), 5, case.program, case.source)

@@ -60,7 +60,7 @@ def test_same_padding_needs_no_copy_and_changes_no_bit(
     (made,), (wanted,) = lowered.program.run(data), with_pad.program.run(data)
     assert torch.equal(made, wanted)
     assert torch.equal(stepwell.read_pte(to_pte(lowered.program)).run(data)[0], wanted)
-    if builds.HAS_GCC:
+    if builds.HAS_GCC and cpu == CPUS[0]:  # The host has the interpreter's kernels for any core.
         sources = lowered.to_c("model", runtime=None)
         assert builds.equals(wanted, builds.run_on_host(sources, tmp_path, [data]))
 

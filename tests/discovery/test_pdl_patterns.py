@@ -8,6 +8,8 @@ from xdsl.dialects import pdl
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
+from sampled import sampled
+
 import stepwell
 from stepwell.integrations.xdsl.opt import opt
 from stepwell.integrations.xdsl.pdl_patterns import NotExported, pattern_of, pdl_module
@@ -157,7 +159,7 @@ def test_order_is_checked_where_no_class_of_equal_values_is() -> None:
         stepwell.parse(text).verify()
 
 
-@pytest.mark.parametrize("of", ["f32", "f64", "f16", "i32"])
+@pytest.mark.parametrize("of", sampled(["f32", "f64", "f16", "i32"], "f32"))
 def test_every_exported_rule_keeps_what_its_example_computes(
     of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

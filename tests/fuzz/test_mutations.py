@@ -146,10 +146,10 @@ def tried(forks: Forks, kind: str, count: int, seed: int) -> list[dict[str, Any]
 
 def test_a_few_mutants_of_each_kind_are_refused_or_right(forks: Forks) -> None:
     """In forked processes of bounded memory and time: no trace, no abort, no hang."""
-    rows = tried(forks, "every", 4, 0)
+    rows = tried(forks, "every", 2, 0)
     assert [row for row in rows if "outcome" in row] == []
     assert tuple(row["kind"] for row in rows) == KINDS
-    assert all(sum(n for n in row.values() if isinstance(n, int)) == 4 for row in rows)
+    assert all(sum(n for n in row.values() if isinstance(n, int)) == 2 for row in rows)
 
 
 @pytest.mark.slow

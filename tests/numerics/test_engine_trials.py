@@ -8,6 +8,7 @@ import pytest
 import torch
 from contract_driver import documented, families_for, steps_of
 from eager import exported as exported_of
+from sampled import sampled
 
 import stepwell
 from stepwell.dialects import aten
@@ -135,7 +136,7 @@ AS_STOCK = {
 
 @pytest.mark.parametrize(
     "dtype",
-    [torch.float32, torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.slow)],
+    sampled((torch.float32, torch.float16, torch.bfloat16), torch.float32),
     ids=str,
 )
 def test_every_application_in_the_lowering_of_every_form_keeps_special_values(

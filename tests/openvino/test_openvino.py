@@ -343,9 +343,9 @@ class Products(nn.Module):
 @pytest.mark.parametrize(
     ("quantizer", "options", "stored"),
     [
-        ("int8-xnnpack", {}, False),
+        pytest.param("int8-xnnpack", {}, False, marks=pytest.mark.slow),
         ("int8-xnnpack", {"cpu": "x86-64-avx2"}, False),
-        ("int8-xnnpack", {"cpu": "x86-64-avx512"}, True),
+        pytest.param("int8-xnnpack", {"cpu": "x86-64-avx512"}, True, marks=pytest.mark.slow),
         ("int8-openvino", {}, True),
     ],
 )

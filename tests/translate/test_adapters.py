@@ -4,6 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import stepwell
@@ -53,6 +54,7 @@ def test_an_adapter_is_lowered_with_its_model_and_changed_for_another(tmp_path: 
     assert largest_error(session, tokens, logits_of(first, tokens)) > 0.01
 
 
+@pytest.mark.slow
 def test_layers_under_an_adapter_are_quantized_and_the_adapter_is_not(tmp_path: Path):
     write_adapter(tmp_path, 1)
     model = prepare(load_causal_lm(tmp_path / "adapter"), quantize="8da8w")

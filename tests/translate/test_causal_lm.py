@@ -112,11 +112,11 @@ IN_CHUNKS = [(0, 1), (1, 3), (3, 8), (8, 13), *((at, at + 1) for at in range(13,
     [
         ("Llama", None, True),
         ("Qwen3", "torch", True),
-        ("Llama", "torch", False),
+        pytest.param("Llama", "torch", False, marks=pytest.mark.slow),
         pytest.param("Mistral", None, True, marks=pytest.mark.slow),
         pytest.param("Gemma2", None, True, marks=pytest.mark.slow),
         pytest.param("Mixtral", None, True, marks=pytest.mark.slow),
-        ("Lfm2", None, None),
+        pytest.param("Lfm2", None, None, marks=pytest.mark.slow),
         ("RecurrentGemma", None, None),
         ("DeepseekV2", None, True),
     ],
@@ -139,7 +139,7 @@ def test_a_conversation_in_parts_is_what_the_model_says_at_once(
 @pytest.mark.parametrize(
     ("kind", "attention"),
     [
-        ("Qwen3_5Text", "custom"),
+        pytest.param("Qwen3_5Text", "custom", marks=pytest.mark.slow),
         pytest.param("KimiLinear", "torch", marks=pytest.mark.slow),
         pytest.param("Mamba2", "torch", marks=pytest.mark.slow),
         ("Mamba", "torch"),

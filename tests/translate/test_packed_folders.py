@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sampled import sampled
 
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.cli.main import main
@@ -150,8 +151,11 @@ LIKE = {
 """Folders whose layers are read as those of another: of these only what is read is looked at."""
 
 
+QUICK = ("gptq, with zeros", "gptq, small groups apart", "awq")
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("name", [name for name in FOLDERS if name not in LIKE])
+@pytest.mark.parametrize("name", sampled((name for name in FOLDERS if name not in LIKE), *QUICK))
 def test_a_packed_folder_says_what_its_numbers_say(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from sampled import sampled
 
 import stepwell
 from stepwell.language_models import export_causal_lm, prepare
@@ -51,7 +52,7 @@ def certain(tokens: list[int], kind: str, quantize: str | None, **more: Any) -> 
     raise AssertionError("every model hesitates")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES, "windows", "weights of four bits"))
 def test_the_text_runner_says_what_the_model_says_and_again_after_a_reset(
     name: str, tmp_path: Path
 ):

@@ -57,6 +57,7 @@ def test_the_file_of_any_flow_has_a_budget(command: Commands) -> None:
 
 
 @pytest.mark.usefixtures("forked")
+@pytest.mark.slow
 def test_the_latency_is_held_against_executorchs_own_flow(net: Commands) -> None:
     net("budget net.py:make --write --latency --json b.json")
     (found,) = net.json("b.json")["result"]["programs"]

@@ -6,6 +6,7 @@ import pytest
 import torch
 from executorch.backends.xnnpack.recipes.xnnpack_recipe_types import XNNPackRecipeType
 from executorch.export import ExportRecipe, export
+from sampled import sampled
 from torch import nn
 
 import stepwell
@@ -26,7 +27,12 @@ def test_there_is_a_recipe_for_each_of_executorchs() -> None:
 
 @undecomposed
 @pytest.mark.parametrize(
-    "name", ["FP32", "PT2E_INT8_DYNAMIC_PER_CHANNEL", "PT2E_INT8_STATIC_PER_CHANNEL"]
+    "name",
+    sampled(
+        ["FP32", "PT2E_INT8_DYNAMIC_PER_CHANNEL", "PT2E_INT8_STATIC_PER_CHANNEL"],
+        "FP32",
+        "PT2E_INT8_STATIC_PER_CHANNEL",
+    ),
 )
 def test_a_recipe_gives_one_delegate_and_the_numbers_of_executorchs(name: str) -> None:
     torch.manual_seed(0)

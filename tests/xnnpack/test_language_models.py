@@ -42,6 +42,7 @@ def assert_says_what_eager_says(variant: Variant) -> None:
     assert got == want
 
 
+@pytest.mark.slow
 def test_a_sliding_window_moves_on_as_it_does_in_eager() -> None:
     variant = Variant("fp32", window=8)
     model, program = exported(variant, SIZE)

@@ -139,7 +139,12 @@ class Packed(nn.Module):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(nn.LSTM, "projection"), (nn.LSTM, "one layer"), (nn.GRU, "time first"), (nn.RNN, "relu")],
+    [
+        pytest.param(nn.LSTM, "projection", marks=pytest.mark.slow),
+        (nn.LSTM, "one layer"),
+        pytest.param(nn.GRU, "time first", marks=pytest.mark.slow),
+        (nn.RNN, "relu"),
+    ],
 )
 def test_packed_sequences_end_at_their_own_lengths(kind: type[nn.RNNBase], name: str) -> None:
     """What follows a sequence in the padded batch, even a NaN, is in no result."""
@@ -162,6 +167,7 @@ class Unpacked(Packed):
         return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0])
 
 
+@pytest.mark.slow
 def test_packed_results_of_unknown_length_are_refused_with_what_helps() -> None:
     inputs = torch.randn(5, 3, 6), torch.tensor([4, 2, 3])
     with pytest.raises(stepwell.StepwellError, match="pass total_length=") as raised:

@@ -75,7 +75,11 @@ DECOMPOSED = ("deit_small_depth2", "llama_block", "mobilenet_v3_small", "swin_2s
 @pytest.mark.parametrize(
     ("name", "whole"),
     [
-        pytest.param(name, whole, marks=[pytest.mark.slow] * (whole and name in DECOMPOSED))
+        pytest.param(
+            name,
+            whole,
+            marks=[pytest.mark.slow] * ((whole and name in DECOMPOSED) or name == "swin_2stages"),
+        )
         for name, whole in (
             *((name, True) for name in MODELS),
             *((name, False) for name in DECOMPOSED),
