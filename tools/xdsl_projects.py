@@ -1,11 +1,12 @@
 """Run the passes and FileCheck tests of other xDSL projects by stepwell.
 
     git clone https://github.com/xdslproject/inconspiquous /tmp/inconspiquous
-    python tools/xdsl_projects.py /tmp/inconspiquous=inconspiquous --opt quopt \\
-        --main inconspiquous.tools.quopt_main:main
+    python tools/xdsl_projects.py /tmp/inconspiquous=inconspiquous --opt quopt
+        --main inconspiquous.tools.quopt_main:main    # on the same line
 
 `FOLDER=PACKAGE` is a clone and the Python package in it. What of it this version of xDSL can
-import is registered as a plug-in: its dialects, and the passes and patterns without needed arguments. Then
+import is registered as a plug-in: its dialects, and the passes and patterns without needed
+arguments. Then
 
 - each pass and pattern runs as a step of the pipeline of XNNPACK over a small program;
 - each `RUN:` line of the project's FileCheck tests that only uses its own driver and `filecheck`
