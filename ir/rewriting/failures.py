@@ -16,6 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import RewritePattern
 
 from stepwell.ir.context import Context, Place
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
@@ -63,11 +65,14 @@ def raised(
     message = str(error).strip().splitlines()
     reason = f"{what}: {message[0]}" if message else what
     subject = f"{op_name(op)}: " if op is not None else ""
+    while hasattr(step, "held"):  # a pass of xDSL, or one with a name of its own
+        step = step.held
     line = own_line(step, error)
+    remedy = "return a Refusal or None for a case that it does not support"
     failure = StepFailure(
         f"{subject}{name} fails in {phase}, {reason}",
         describe_op(op) if op is not None else None,
-        f"the line is {line}; return a Refusal or None for a case that it does not support",
+        f"the line is {line}" + ("" if isinstance(step, ModulePass | RewritePattern) else f"; {remedy}"),
         step=name,
         kind=f"raises {what} in {phase}",
         applications=applications,

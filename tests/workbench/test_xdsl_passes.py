@@ -65,6 +65,22 @@ def test_a_pattern_counts_what_it_changes_and_is_checked() -> None:
         lowered(pipeline, check=True)
 
 
+class Fails(ModulePass):
+    """A pass that takes no program."""
+
+    name = "fails"
+
+    def apply(self, ctx: Any, op: Any) -> None:
+        raise ValueError("no")
+
+
+def test_a_pass_of_xdsl_that_fails_is_named_with_its_own_line() -> None:
+    with pytest.raises(stepwell.StepwellError, match="fails in apply, ValueError: no") as error:
+        lowered(OWN.before("normalize", Fails))
+    (problem,) = error.value.problems
+    assert f"{__file__}:" in str(problem.help) and "Refusal" not in str(problem.help)
+
+
 def test_passes_of_xdsl_in_a_plug_in_are_named(command: Commands) -> None:
     command.write(
         "mine.py",
