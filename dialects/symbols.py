@@ -12,18 +12,15 @@ import logging
 import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-import sympy
-import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
+from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.torch.lazy_imports import symbolic_shapes, sympy, torch
 from stepwell.ir.compat.torch.torch_globals import torch_alone
-from stepwell.ir.compat.torch.torch_private import FakeTensorMode, ValueRanges, int_oo
-from stepwell.ir.compat.torch.torch_private import sympy_functions as torch_functions
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.platform.process_settings import without_logs
@@ -40,24 +37,27 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.FloorDiv: torch_functions.FloorDiv,
-    ast.Mod: torch_functions.Mod,
+    ast.FloorDiv: lambda a, b: torch_private.sympy_functions.FloorDiv(a, b),
+    ast.Mod: lambda a, b: torch_private.sympy_functions.Mod(a, b),
     ast.Pow: operator.pow,
-    ast.BitAnd: sympy.And,
-    ast.BitOr: sympy.Or,
+    ast.BitAnd: lambda a, b: sympy.And(a, b),
+    ast.BitOr: lambda a, b: sympy.Or(a, b),
 }
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: sympy.Eq,
-    ast.NotEq: sympy.Ne,
-    ast.Lt: sympy.Lt,
-    ast.LtE: sympy.Le,
-    ast.Gt: sympy.Gt,
-    ast.GtE: sympy.Ge,
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Eq: "Eq",
+    ast.NotEq: "Ne",
+    ast.Lt: "Lt",
+    ast.LtE: "Le",
+    ast.Gt: "Gt",
+    ast.GtE: "Ge",
 }
+"""Comparison → sympy's class."""
 _SYMPY_FUNCTIONS = ("Eq", "Ne", "And", "Or", "Not", "Abs", "floor", "ceiling", "sqrt", "Piecewise")
 
 
+@cache
 def _functions() -> dict[str, Callable[..., Any]]:
+    torch_functions = torch_private.sympy_functions
     functions: dict[str, Callable[..., Any]] = {
         name: function
         for name, function in vars(torch_functions).items()
@@ -69,9 +69,6 @@ def _functions() -> dict[str, Callable[..., Any]]:
     functions.update({name: getattr(sympy, name) for name in _SYMPY_FUNCTIONS})
     functions.update(Max=torch_functions.Max, Min=torch_functions.Min)
     return functions
-
-
-_FUNCTIONS = _functions()
 
 
 _NONE = NoneType()
@@ -96,7 +93,7 @@ def is_read(text: str) -> bool:
         or (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
-            and node.func.id in _FUNCTIONS
+            and node.func.id in _functions()
             and not node.keywords
         )
         for node in ast.walk(tree)
@@ -226,9 +223,9 @@ class Symbols:
     """
 
     def __init__(self, ranges: Ranges | None = None, device: str = "cpu") -> None:
-        self.env = ShapeEnv()
+        self.env = symbolic_shapes.ShapeEnv()
         self.device = device
-        self.mode = FakeTensorMode(shape_env=self.env, static_shapes=False)
+        self.mode = torch_private.FakeTensorMode(shape_env=self.env, static_shapes=False)
         self._ranges = dict(ranges or {})
         self.ranges: dict[sympy.Symbol, Any] = {}
         """The stated range of each symbol, before any guard."""
@@ -249,10 +246,10 @@ class Symbols:
             unbacked = is_unbacked(name)
             found = sympy.Symbol(name, integer=True, **({} if unbacked else {"positive": True}))
             self._symbols[name] = found
-            low, high = self._ranges.get(name, (-int_oo if unbacked else 2, None))
-            bounds: Any = (low, int_oo if high is None else high)
+            low, high = self._ranges.get(name, (-torch_private.int_oo if unbacked else 2, None))
+            bounds: Any = (low, torch_private.int_oo if high is None else high)
             self.env.constrain_symbol_range(found, *bounds)
-            self.ranges[found] = ValueRanges(*bounds)
+            self.ranges[found] = torch_private.ValueRanges(*bounds)
             if unbacked:
                 self.env.unbacked_symint_counter = max(
                     self.env.unbacked_symint_counter, int(name[1:]) + 1
@@ -334,9 +331,9 @@ class Symbols:
                 return sympy.Not(value)
         if isinstance(tree, ast.Compare) and [type(op) in _COMPARE for op in tree.ops] == [True]:
             left, right = self._read(tree.left, text), self._read(tree.comparators[0], text)
-            return _COMPARE[type(tree.ops[0])](left, right)
+            return getattr(sympy, _COMPARE[type(tree.ops[0])])(left, right)
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-            function = _FUNCTIONS.get(tree.func.id)
+            function = _functions().get(tree.func.id)
             if function is sympy.Piecewise and not tree.keywords:
                 return function(*(self._pair(item, text) for item in tree.args))
             if function is not None and not tree.keywords:
@@ -387,7 +384,7 @@ class Symbols:
         step: Any = 1
         for axis in reversed(order or range(len(shape))):
             strides[axis] = step
-            step = step * (1 if guard_or_false(shape[axis] == 0) else shape[axis])
+            step = step * (1 if symbolic_shapes.guard_or_false(shape[axis] == 0) else shape[axis])
         with self.on_fakes():
             dtype = torch_dtype(element(type_))
             return torch.empty_strided(shape, strides, dtype=dtype, device=self.device)

@@ -72,7 +72,8 @@ def raised(
     failure = StepFailure(
         f"{subject}{name} fails in {phase}, {reason}",
         describe_op(op) if op is not None else None,
-        f"the line is {line}" + ("" if isinstance(step, ModulePass | RewritePattern) else f"; {remedy}"),
+        f"the line is {line}"
+        + ("" if isinstance(step, ModulePass | RewritePattern) else f"; {remedy}"),
         step=name,
         kind=f"raises {what} in {phase}",
         applications=applications,

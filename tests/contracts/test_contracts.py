@@ -12,9 +12,9 @@ from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.rules.hashes import hash_of
 from stepwell.validation.rules.kept_verdicts import known
 
-A_FEW = 6
+A_FEW = 10
 """Variants of each rewrite, of as many kinds, in `make test`."""
-OF_PROVED = 1
+OF_PROVED = 2
 """Variants of a rule whose kept proof is of it and its functions as they are."""
 MANY = int(os.environ.get("SOAK_EXAMPLES", "1500"))
 

@@ -123,6 +123,9 @@ def run_page(
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.title:  # A test that ran before may have imported its own model.py.
+            sys.modules.pop(Path(block.title).stem, None)
     kept = set(sys.modules)
     try:
         for block in blocks(page):

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -19,6 +18,7 @@ from stepwell.dialects.aten.interpretation import plan_of
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
 from stepwell.dialects.symbols import Symbols
+from stepwell.ir.compat.torch.lazy_imports import symbolic_shapes
 from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher
 from stepwell.ir.diagnostics import (
     Problem,
@@ -148,7 +148,7 @@ class GraphExporter:
             value = example[0]
         self._describe(node, op)
         node.meta["val"] = value
-        bindings = compute_unbacked_bindings(self.shared.symbols.env, value)
+        bindings = symbolic_shapes.compute_unbacked_bindings(self.shared.symbols.env, value)
         if bindings:
             node.meta["unbacked_bindings"] = bindings
         if isinstance(value, tuple | list):

@@ -26,8 +26,10 @@ class OnDemand:
 
 if TYPE_CHECKING:
     import numpy as numpy
+    import sympy as sympy
     import torch as torch
     import torch.nn.functional as functional
+    from torch.fx.experimental import symbolic_shapes as symbolic_shapes
 
     from stepwell.ir.compat.torch.torch_private import pytree
 else:
@@ -35,5 +37,7 @@ else:
     torch = OnDemand("torch")
     functional = OnDemand("torch.nn.functional")
     pytree = OnDemand("torch.utils._pytree")
+    symbolic_shapes = OnDemand("torch.fx.experimental.symbolic_shapes")
+    sympy = OnDemand("sympy")
 
-__all__ = ["functional", "numpy", "pytree", "torch"]
+__all__ = ["functional", "numpy", "pytree", "symbolic_shapes", "sympy", "torch"]

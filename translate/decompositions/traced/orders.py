@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from stepwell.ir.compat.torch.lazy_imports import symbolic_shapes
 from stepwell.translate.decompositions.traced.arithmetic import within
 
 aten = torch.ops.aten
@@ -263,7 +263,7 @@ def _running_over_any(
 def _steps(count: int | torch.SymInt) -> Iterator[int]:
     """Yield 1, 2, 4, … below the upper bound of a size."""
     step = 1
-    while not statically_known_true(count <= step):
+    while not symbolic_shapes.statically_known_true(count <= step):
         if step > MOST:
             raise NotImplementedError("a size has no bound")
         yield step

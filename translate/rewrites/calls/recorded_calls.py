@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.registry import functional_overload
 from stepwell.dialects.symbols import tensor_type
+from stepwell.ir.compat.torch.lazy_imports import symbolic_shapes
 from stepwell.ir.compat.torch.torch_private import (
     TorchDispatchMode,
     memory_of,
@@ -64,7 +64,7 @@ FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
 class Recorder(TorchDispatchMode):
     """Traces the functions that decompose operators, and records all other calls."""
 
-    def __init__(self, root: Any, function_of: FunctionOf, env: ShapeEnv) -> None:
+    def __init__(self, root: Any, function_of: FunctionOf, env: symbolic_shapes.ShapeEnv) -> None:
         super().__init__()
         self.calls: list[RecordedCall] = []
         self._root = root

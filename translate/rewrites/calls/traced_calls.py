@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -28,6 +27,7 @@ from stepwell.dialects.symbols import (
     is_true_of,
     tensor_type,
 )
+from stepwell.ir.compat.torch.lazy_imports import symbolic_shapes
 from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher, pytree, schema_of
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.diagnostics import StepwellError
@@ -159,7 +159,7 @@ def _traced(
 
 def _followed(
     op: SchemaOp, function_of: FunctionOf, ranges: Ranges, device: str = "cpu"
-) -> tuple[Trace, ShapeEnv] | Refusal:
+) -> tuple[Trace, symbolic_shapes.ShapeEnv] | Refusal:
     """Return the calls on a device, and the conditions on sizes that they assume.
 
     On a CPU, PyTorch may use a fused layer (its own or oneDNN's) for which targets have no
@@ -226,7 +226,11 @@ def _has_values(held: Any) -> bool:
 
 
 def _where_else(
-    found: Trace, op: SchemaOp, function_of: FunctionOf, env: ShapeEnv, ranges: Ranges
+    found: Trace,
+    op: SchemaOp,
+    function_of: FunctionOf,
+    env: symbolic_shapes.ShapeEnv,
+    ranges: Ranges,
 ) -> str | None:
     """Return the sizes, within their ranges, for which the calls do not compute the op; None if
     none.

@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn import Module
 
-from stepwell.ir.compat.torch.torch_private import ValueRanges
+from stepwell.ir.compat.torch import torch_private
 from stepwell.ir.diagnostics import Problem, StepwellError, first_line
 from stepwell.ir.options import nearest
 from stepwell.loaders.dynamic_shapes.candidates import KINDS, Inputs, Place, inputs_of, widest
@@ -366,7 +366,7 @@ def _bound(program: ExportedProgram, symbol: str, least: int, most: int) -> None
     ranges = program.range_constraints
     for name in list(ranges):
         if str(name) == symbol:
-            ranges[name] = ValueRanges(least, most)  # pyright: ignore
+            ranges[name] = torch_private.ValueRanges(least, most)  # pyright: ignore
 
 
 def _axis(
