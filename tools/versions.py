@@ -33,7 +33,13 @@ PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 EXECUTORCH = ("1.4.1", "1.5.1")
 XDSL = ("0.73.0", "0.74.0", "0.75.0")
 TORCH = ("2.13.0",)
-TOOLS = ("pytest>=9", "hypothesis>=6.100", "tosa-tools>=2026.5", "ml_dtypes>=0.5")
+TOOLS = (
+    "pytest>=9",
+    "pytest-xdist>=3.6",
+    "hypothesis>=6.100",
+    "tosa-tools>=2026.5",
+    "ml_dtypes>=0.5",
+)
 PARTITIONER = "tests/workbench/test_partitioner.py::test_"
 FLOW = f"{PARTITIONER}the_flow_has_the_delegates_of_lower_and_the_numbers_of_the_model"
 RECIPE = "a_recipe_gives_one_delegate_and_the_numbers_of_executorchs"
