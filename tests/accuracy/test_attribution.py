@@ -110,7 +110,7 @@ def test_a_difference_within_noise_is_said_to_be_none() -> None:
     [
         ([], "no data"),
         (torch.ones(3), "must be a sequence of batches"),
-        ([torch.ones(2, 4)], "a batch is not a pair"),
+        ([2.0], "a batch has type float"),
         ([(torch.ones(2, 4), torch.ones(3).long())], "do not match the outputs"),
         ([(torch.ones(3, 4), None), (torch.ones(2, 4), None)], "dimension 0 is 2, must be 3"),
     ],

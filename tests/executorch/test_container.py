@@ -166,7 +166,9 @@ def test_faults_are_found_in_time_linear_in_the_file() -> None:
     with pytest.raises(VerificationError) as found:
         check(Container((*methods, first)))
     assert "method 'm0' is declared more than once" in str(found.value)
-    assert f"value 0 and 9 others: {many} dimensions; the runtime has at most 16" in str(found.value)
+    assert f"value 0 and 9 others: {many} dimensions; the runtime has at most 16" in str(
+        found.value
+    )
     assert "value 10: a dim order of 1 dimensions, where the tensor has 2" in str(found.value)
 
 

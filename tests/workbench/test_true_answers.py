@@ -332,3 +332,20 @@ def test_integers_that_no_file_explains_are_not_called_wrong(
     assert main(["validate", "io.pte", "m.py:words", "--quantize", "int8"]) == 1
     said = capsys.readouterr()
     assert "Wrong" not in said.out and "no file states what these integers are" in said.err
+
+
+def test_data_of_one_form_calibrates_and_measures(say: Say) -> None:
+    """`lower --data` and `accuracy --data` take inputs, pairs with labels, and samples."""
+    Path("d.py").write_text(
+        "import torch\n"
+        "def make(): return torch.nn.Linear(4, 3).eval(), (torch.ones(2, 4),)\n"
+        "def inputs(): return [torch.ones(2, 4) * n for n in range(1, 4)]\n"
+        "def pairs(): return [((x,), torch.zeros(2, dtype=torch.long)) for x in inputs()]\n"
+        "def unlabeled(): return [(x, None) for x in inputs()]\n"
+    )
+    np.savez("d.npz", x=np.ones((3, 2, 4), np.float32))
+    for data in ("d.py:inputs", "d.py:pairs", "d.py:unlabeled", "d.npz"):
+        said = say(f"lower d.py:make -t xnnpack --quantize int8 --data {data} -o d.pte")
+        assert "on 3 inputs of --data" in said
+        said = say(f"accuracy d.py:make -t xnnpack --quantize int8 --data {data} --levels 0")
+        assert "of 6" in said, said

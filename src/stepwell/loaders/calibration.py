@@ -13,7 +13,8 @@ from stepwell.loaders.factories import made_by, users_code
 
 FORMS = (
     "--data is a file.py:callable that returns inputs, each a tensor or the tuple of the model's "
-    "arguments, or a .npz with an array for each argument, whose first axis counts samples"
+    "arguments, also as (inputs, labels), or a .npz with an array for each argument, whose first "
+    "axis counts samples"
 )
 
 
@@ -37,9 +38,11 @@ def calibration_inputs(spec: str) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     with users_code(f"the inputs of {spec} fail"):
         for one in cast("Iterable[Any]", made):
-            found.append(
-                tuple(cast("Sequence[Any]", one)) if isinstance(one, tuple | list) else (one,)
-            )
+            held = tuple(cast("Sequence[Any]", one)) if isinstance(one, tuple | list) else (one,)
+            if len(held) == 2 and (isinstance(held[0], tuple | list) or held[1] is None):
+                inputs = held[0]  # (inputs, labels), as `stepwell accuracy` takes them
+                held = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+            found.append(held)
     others = {type(value).__name__ for one in found for value in one} - {"Tensor"}
     if others:
         raise StepwellError(f"{spec} returned inputs of type {sorted(others)[0]}", help=FORMS)

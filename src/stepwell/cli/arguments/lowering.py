@@ -95,7 +95,7 @@ def accuracy(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help="file.py:callable; a .pt2 or .mlir for payloads of MX")
     add_target(parser)
-    data = "file.py:callable that returns batches, each (inputs, labels)"
+    data = "file.py:callable that returns batches, each inputs or (inputs, labels), or a .npz"
     add("--data", metavar="FILE", required=True, help=data)
     add("--fit", metavar="FILE", help="batches to calibrate and fit cures on")
     add(

@@ -1,12 +1,14 @@
 """`stepwell accuracy MODEL -t TARGET --data FILE`: which stage and layer lose accuracy, and why."""
 
 import argparse
+from typing import Any
 
 from stepwell.cli.commands import options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
+from stepwell.loaders.calibration import calibration_inputs
 from stepwell.loaders.factories import made_by, named
 from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
@@ -22,7 +24,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if arguments.save is not None and arguments.save.suffix != ".mlir":
         fact = f"{arguments.save} is no name of a program"
         raise StepwellError(fact, help=f"name it {arguments.save.with_suffix('.mlir')}")
-    data, fit = made_by(arguments.data), arguments.fit and made_by(arguments.fit)
+    data, fit = _batches(arguments.data), arguments.fit and _batches(arguments.fit)
     metric = arguments.metric and named(arguments.metric)
     opened = open_model(arguments.model, trust=arguments.trust)
     with stepping(f"measuring {opened.name}") as tell:
@@ -54,6 +56,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
         print(f"{arguments.save}: {said}")
     written = (arguments.html, arguments.save)
     return Outcome(found.to_dict(), [path for path in written if path])
+
+
+def _batches(spec: str) -> Any:
+    """Return the batches of a callable, or the samples of a `.npz` as inputs without labels."""
+    if spec.endswith(".npz"):
+        return [(inputs, None) for inputs in calibration_inputs(spec)]
+    return made_by(spec)
 
 
 def _budget(text: str) -> tuple[float, str]:

@@ -221,8 +221,10 @@ def _measured(
 def batches_of(data: Any) -> list[Batch]:
     """Return the batches as (inputs of a call, labels).
 
+    A batch of two is inputs and labels; a tensor, or a sequence of another length, is inputs alone.
+
     Raises:
-        StepwellError: there are no batches, or a batch is not a pair.
+        StepwellError: there are no batches, or a batch is of another type.
     """
     if isinstance(data, torch.Tensor) or not isinstance(data, Iterable):
         raise StepwellError(
@@ -231,9 +233,13 @@ def batches_of(data: Any) -> list[Batch]:
         )
     batches: list[Batch] = []
     for one in cast("Iterable[Any]", data):
-        if not isinstance(one, tuple | list) or len(cast("Sequence[Any]", one)) != 2:
-            raise StepwellError("a batch is not a pair (inputs, labels)", help="labels may be None")
-        inputs, labels = cast("tuple[Any, Any]", tuple(cast("Sequence[Any]", one)))
+        if isinstance(one, torch.Tensor):
+            one = (one,)
+        if not isinstance(one, tuple | list):
+            fact = f"a batch has type {type(one).__name__}"
+            raise StepwellError(fact, help="it is inputs, or (inputs, labels)")
+        held = tuple(cast("Sequence[Any]", one))
+        inputs, labels = held if len(held) == 2 else (held, None)
         batches.append((tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), labels))
     if not batches:
         raise StepwellError("there is no data to measure on", help="pass at least one batch")

@@ -4,18 +4,18 @@ from html import escape
 
 from stepwell.inspection.viewer.tables import document, table
 from stepwell.ir.renderers import gives
-from stepwell.quantization.sensitivity.result import HEADS, Accuracy
+from stepwell.quantization.sensitivity.result import HEADS, Accuracy, short
 
 
 @gives("html", Accuracy)
 def accuracy_page(found: Accuracy) -> str:
     """Return the report's HTML: the sentence, bar charts and tables."""
     stages = [
-        (s.name, f"{s.mean[0]:.4f}", f"{s.mean[1]:.4f}", f"{s.loss.flips} of {s.samples}")
+        (s.name, short(s.mean[0]), short(s.mean[1]), f"{s.loss.flips} of {s.samples}")
         for s in found.stages
     ]
     sites = [
-        tuple(f"{cell:.4f}" if isinstance(cell, float) else cell for cell in row)
+        tuple(short(cell) if isinstance(cell, float) else cell for cell in row)
         for row in found.cells()
     ]
     return (

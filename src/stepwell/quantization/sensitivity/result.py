@@ -200,7 +200,7 @@ class Accuracy(Shown):
             if s.samples != before.samples:
                 lines.append(f"the next on the first {s.samples} of {before.samples} samples:")
             change = "" if s is self.stages[0] else _said(s.loss)
-            lines.append(f"{s.name:12}{s.mean[0]:10.4f}{s.mean[1]:10.4f}{change:>20}"
+            lines.append(f"{s.name:12}{short(s.mean[0]):>10}{short(s.mean[1]):>10}{change:>20}"
                          f"{s.loss.flips:7} of {s.samples}")  # fmt: skip
         rows = self.attribution.worst[:MOST_ROWS]
         width = max([5, *(len(o.name) for o in rows)])
@@ -231,4 +231,9 @@ class Accuracy(Shown):
 
 
 def _said(tally: Tally) -> str:
-    return f"{tally.mean:+.4f} ± {SURE * tally.error:.4f}"
+    return f"{short(tally.mean, '+')} ± {short(SURE * tally.error)}"
+
+
+def short(number: float, sign: str = "") -> str:
+    """Format a number with four decimals, or two digits if it is small."""
+    return format(number, f"{sign}{'.2g' if 0 < abs(number) < 0.001 else '.4f'}")
