@@ -10,7 +10,7 @@ is done.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, cast
@@ -105,7 +105,6 @@ class OperatorGraph:
         """The operators before each, as bits."""
         self.is_view = [_is_view(op) for op in held]
         """Ops whose result shares its operand's bytes."""
-        self.extra = [scratch_of(op) for op in held]
         readers: dict[SSAValue, int] = {}
         self.makes: list[list[SSAValue]] = []
         for i, op in enumerate(held):
@@ -119,6 +118,11 @@ class OperatorGraph:
             if self.is_view[i]:
                 roots[op.results[0]] = roots.get(op.operands[0], op.operands[0])
             self.makes.append([] if self.is_view[i] else list(op.results))
+        self.adds = [
+            sum(map(_bytes, made)) + scratch_of(op)
+            for made, op in zip(self.makes, held, strict=True)
+        ]
+        """The bytes of the results and scratch of each."""
         kept = {roots.get(v, v) for v in last.operands} if last is not None else set[SSAValue]()
         self.buffers = [
             (
@@ -131,35 +135,42 @@ class OperatorGraph:
             if not isinstance(root.owner, WeightOp)
         ]
         """Bytes, producers (none: an input), readers, and whether the value is a result."""
+        self.touched = [
+            [buffer for buffer in self.buffers if (buffer[1] | buffer[2]) >> i & 1]
+            for i in range(self.count)
+        ]
+        """The buffers that each writes or reads."""
 
-    def alive(self, done: int) -> int:
-        """Return the bytes that are live when a set of operators has run."""
-        return sum(
-            size
-            for size, maker, readers, kept in self.buffers
-            if (not maker or maker & done) and (kept or readers & ~done)
-        )
-
-    def step(self, done: int, index: int) -> int:
-        """Return the bytes that are live while an operator runs."""
-        made = sum(map(_bytes, self.makes[index]))
-        return self.alive(done) + made + self.extra[index]
+    def grows(self, done: int, index: int) -> int:
+        """Return by how much the live bytes grow when an operator has run after others."""
+        touched = self.touched[index]
+        return _alive(touched, done | 1 << index) - _alive(touched, done)
 
     def unavoidable(self) -> int:
         """Return the bytes of the operands and results of one operator, in any order."""
         return max(
-            sum(size for size, maker, readers, _ in self.buffers if (maker | readers) >> i & 1)
-            + self.extra[i]
-            for i in range(self.count)
+            sum(size for size, *_ in touched) + scratch_of(op)
+            for touched, op in zip(self.touched, self.operators, strict=True)
         )
 
     def busiest(self, order: Sequence[int]) -> int:
         """Return the peak number of live bytes if the ops run in this order."""
         done = most = 0
+        live = _alive(self.buffers, done)
         for index in order:
-            most = max(most, self.step(done, index))
+            most = max(most, live + self.adds[index])
+            live += self.grows(done, index)
             done |= 1 << index
         return most
+
+
+def _alive(buffers: Iterable[tuple[int, int, int, bool]], done: int) -> int:
+    """Return the bytes of the buffers that are live when a set of operators has run."""
+    return sum(
+        size
+        for size, maker, readers, kept in buffers
+        if (not maker or maker & done) and (kept or readers & ~done)
+    )
 
 
 def _is_view(op: Operation) -> bool:
@@ -169,10 +180,11 @@ def _is_view(op: Operation) -> bool:
 def least(graph: OperatorGraph) -> list[int] | None:
     """Return an order of the operators with the lowest peak; None beyond `MOST` states."""
     whole = (1 << graph.count) - 1
-    queue: list[tuple[int, int, int, tuple[int, ...]]] = [(0, 0, 0, ())]
+    begins = _alive(graph.buffers, 0)
+    queue: list[tuple[int, int, int, tuple[int, ...], int]] = [(0, 0, 0, (), begins)]
     seen: set[int] = set()
     while queue:
-        peak, _, done, order = heapq.heappop(queue)
+        peak, _, done, order, live = heapq.heappop(queue)
         if done in seen:
             continue
         seen.add(done)
@@ -183,8 +195,8 @@ def least(graph: OperatorGraph) -> list[int] | None:
         ready = [i for i in range(graph.count) if not done >> i & 1 and not graph.needs[i] & ~done]
         views = [i for i in ready if graph.is_view[i]]
         for i in views[:1] or ready:
-            after = max(peak, graph.step(done, i))
-            heapq.heappush(queue, (after, -len(order), done | 1 << i, (*order, i)))
+            after, then = max(peak, live + graph.adds[i]), live + graph.grows(done, i)
+            heapq.heappush(queue, (after, -len(order), done | 1 << i, (*order, i), then))
     return None
 
 
