@@ -349,3 +349,11 @@ def test_data_of_one_form_calibrates_and_measures(say: Say) -> None:
         assert "on 3 inputs of --data" in said
         said = say(f"accuracy d.py:make -t xnnpack --quantize int8 --data {data} --levels 0")
         assert "of 6" in said, said
+
+
+def test_no_line_points_into_pytorch(say: Say) -> None:
+    explained = say("explain m.py:norms")
+    assert not re.search(r"(conv|batchnorm|container|linear|module)\.py:", explained)
+    assert re.search(r"conv2d_3 +6 +delegate 0", explained)  # Known by its module.
+    said = say("accuracy m.py:deep --data m.py:rows --levels 0")
+    assert not re.search(r"0\.0000 ± 0\.0000 .*%", said), "a share of what is printed as nothing"

@@ -68,18 +68,16 @@ def _named(name: str, place: Location) -> NameLoc:
 
 def users_frame(trace: str) -> re.Match[str] | None:
     """Match the innermost stack frame that is neither generated code (`<eval_with_key>`) nor
-    PyTorch's.
+    PyTorch's; the layers of an `nn.Sequential` have none, and are known by their module's path.
 
     Group 1 is the file, group 2 the line.
     """
     start = trace.rfind('File "')
-    innermost = start
     while start >= 0:
         if not trace.startswith(_FOREIGN, start) or trace.startswith(_TYPED, start):
             return _FRAME.match(trace, start)
         start = trace.rfind('File "', 0, start)
-    match = _FRAME.match(trace, innermost) if innermost >= 0 else None
-    return None if match is None or match[1].startswith("<") else match
+    return None
 
 
 def _file(path: str) -> str:

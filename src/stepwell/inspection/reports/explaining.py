@@ -112,7 +112,7 @@ class Explanation(Shown):
         names = [fate.op if fate.op == fate.node else f"{fate.op} {fate.node}" for fate in shown]
         head = ("op of the model" if self.lowered else "op", "line", "where")
         wide = max(map(len, (*names, head[0])))
-        lines = max((len(fate.line) + 2 for fate in shown if fate.line), default=0)
+        lines = max((len(at) + 2 for fate in shown if (at := fate.line or fate.path)), default=0)
 
         def row(work: str, name: str, line: str, where: str, became: str) -> str:
             at = f"  {line}"[:lines]
@@ -130,7 +130,7 @@ class Explanation(Shown):
             became = _spelled(fate.became) or (f"into {fate.into}" if fate.into else "")
             by = f"  [{', '.join(fate.by)}]" if fate.by else ""
             share = f"{fate.cost / total:.1%}"
-            rows.append(row(share, name, fate.line or "", fate.where, became + by))
+            rows.append(row(share, name, fate.line or fate.path or "", fate.where, became + by))
             rows += [f"{'':{wide + lines + 22}}{reason}" for reason in fate.why]
         if self.lowered is not None and self.lowered.report.statistics:
             rows += ["", *statistics_lines(self.lowered.report.statistics)]

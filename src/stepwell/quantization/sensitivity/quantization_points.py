@@ -114,11 +114,13 @@ class Quantized:
         shared = {name for name, n in Counter(site.name for site in found).items() if n > 1}
         unique: dict[str, Site] = {}
         for site in found:
-            name = site.name
-            if name in shared and (node := node_name(site.op.location)) not in (None, name):
+            name, node = site.name, node_name(site.op.location)
+            if name in shared and node not in (None, name):
                 name = f"{name} ({node})"  # The module computes several.
+            parts = 1  # An attention has two products.
             while name in unique:
-                name += "'"
+                parts += 1
+                name = f"{site.name} ({node or op_name(site.op)}, part {parts})"
             unique[name] = Site(name, site.op, site.weight, site.floats)
         return tuple(unique.values())
 
