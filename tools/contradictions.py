@@ -162,6 +162,8 @@ class Group:
 
 
 def _agree(name: str, values: Sequence[Any]) -> bool:
+    if name == "loss":
+        return max(values) - min(values) <= 1e-6 + 1e-3 * max(map(abs, values))
     if name == "share":
         return max(values) - min(values) <= 0.11  # Percent, printed with one place.
     if name == "outputs":  # A kernel may round to another integer than the interpreter.
@@ -199,6 +201,8 @@ def _number(text: str) -> int:
 
 def facts(run: Run) -> Iterator[tuple[str, Any]]:
     """Yield the facts that a command states, as (name, value)."""
+    if run.command == "opt":
+        return
     of_model = run.command == "check" and "nets.py" in run.line
     if (of_model and run.status == 0) or (run.command == "validate" and run.text):
         yield "right", not run.text.startswith("Wrong")
@@ -259,6 +263,10 @@ def facts(run: Run) -> Iterator[tuple[str, Any]]:
         yield "target", result["target"]
         if (found := re.findall(rf"; {NUMBER} bytes", text)) and "artifact (c)" not in text:
             yield "bytes", _number(found[-1])
+    elif run.command == "accuracy":
+        yield "loss", result["lost"]["mean"]
+        (stage,) = (one for one in result["stages"] if one["name"] == "quantized")
+        yield "loss", stage["change"]["mean"]
     elif run.command == "run" and "--profile" not in line:
         yield "outputs", tuple(float(v) for one in result["outputs"] for v in _flat(one["values"]))
 
@@ -352,6 +360,10 @@ def compared(name: str, *, quick: bool = False) -> Group:
             own = f"-t {target}"
             group.run(f"explain {stem}.mlir {own}")
             group.run(f"show {stem}.mlir --summary")
+            text = group.run(f"opt {stem}.mlir").text
+            Path(f"{stem}_again.mlir").write_text(text)
+            if group.run(f"opt {stem}_again.mlir").text != text:
+                group.findings.append("opt reads back another text than it prints")
             if not quick:
                 group.run(f"check {stem}.mlir {own}", may_fail=True)
                 group.run(f"run {stem}.mlir", may_fail=True)
@@ -363,6 +375,18 @@ def compared(name: str, *, quick: bool = False) -> Group:
 
 def _of_model(group: Group, model: str, quick: bool) -> None:
     group.run(f"explain {model}")
+    if not quick and "--quantize" not in model:
+        name, options = model.removeprefix("nets.py:").split(" ", 1)
+        _export(name)
+        group.run(f"explain {name}.pt2 {options}")
+        group.run(f"check {name}.pt2 {options}")
+    if (
+        not quick
+        and model.startswith("nets.py:net ")
+        and "-t c-" not in model
+        and "+fp" not in model
+    ):
+        group.run(f"accuracy {model} --data nets.py:data".replace("--quantize int8 ", ""))
     group.run(f"explain {model} --outside")
     group.run(f"budget {model} --write --file {re.sub(r'[^a-z0-9]', '_', group.name)}.toml")
     group.run(f"check {model}")
@@ -390,15 +414,29 @@ def _of_file(group: Group, file: str, net: str, options: str, quick: bool) -> No
             group.run(f"run {file} --profile", may_fail=True)
 
 
+def _export(net: str) -> None:
+    """Write a net as a `.pt2`."""
+    import torch
+
+    model, inputs, *rest = _nets(net)
+    torch.export.save(
+        torch.export.export(model, inputs, dynamic_shapes=rest[1] if rest else None), f"{net}.pt2"
+    )
+
+
+def _nets(net: str) -> Any:
+    sys.path.insert(0, os.getcwd())
+    import nets  # pyright: ignore[reportMissingImports]
+
+    return getattr(nets, net)()
+
+
 def _stock(name: str, net: str, options: str) -> str:
     """Write the file of ExecuTorch's own flow; return its name."""
     import torch
     from _artifacts import stock
 
-    sys.path.insert(0, os.getcwd())
-    import nets  # pyright: ignore[reportMissingImports]
-
-    model, inputs, *shapes = getattr(nets, net)()
+    model, inputs, *shapes = _nets(net)
     kind = name.rpartition("/")[2]
     if kind == "cortex-m":
         model = model.to(memory_format=torch.channels_last)
