@@ -272,7 +272,7 @@ def test_opt_reads_back_ops_of_a_loaded_file(say: Say, capsys: pytest.CaptureFix
 def test_a_file_of_any_sizes_is_opened_at_its_largest(say: Say) -> None:
     say("lower nets.py:anyrows -o any.pte")
     for line in ("show any.pte --summary", "explain any.pte", "check any.pte"):
-        assert "read at its largest sizes: forward(64 x 8)" in say(line), line
+        assert "read at the largest sizes that it declares" in say(line), line
     assert "float32 64 x 8 at most" in say("explain any.pte --deploy")
     assert "arena" in say("explain any.pte --memory")
 

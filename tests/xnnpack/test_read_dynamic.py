@@ -80,6 +80,6 @@ def test_without_that_the_error_says_what_to_do_and_a_command_does_it(
     (tmp_path / "m.pte").write_bytes(pte)
     assert main(["show", str(tmp_path / "m.pte"), "--summary"]) == 0
     said = capsys.readouterr()
-    assert "read at its largest sizes: forward(" in said.err
+    assert "read at the largest sizes that it declares" in said.err
     assert main(["show", str(tmp_path / "m.pte"), "--summary", "--largest"]) == 0
     assert capsys.readouterr().out == said.out

@@ -33,17 +33,6 @@ def at_largest(container: Container) -> Container:
     return replace(container, methods=methods)
 
 
-def largest_inputs(container: Container) -> str:
-    """Return the largest sizes of the inputs of each method, as text; "" if none has others."""
-    dynamic = [
-        f"{method.name}({', '.join(' x '.join(map(str, one.sizes)) for one in tensors)})"
-        for method in container.methods
-        if (tensors := [v for i in method.inputs if isinstance(v := method.values[i], TensorValue)])
-        and any(one.dynamism is Dynamism.BOUNDED for one in tensors)
-    ]
-    return ", ".join(dynamic)
-
-
 def fixed_inputs(method: Method, sizes: Sequence[Sequence[int]]) -> dict[int, tuple[int, ...]]:
     """Return the sizes of the method's tensor inputs by value.
 

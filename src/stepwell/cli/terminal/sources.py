@@ -1,14 +1,13 @@
 """Open what a command takes (a model, a saved program or an artifact) as a program."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from xdsl.dialects.builtin import StringAttr, TensorType
 
-from stepwell.backends.executorch.reading.fixed_sizes import largest_inputs
-from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.writing.bundled import unbundled
 from stepwell.backends.inventory import outside_and_delegates
 from stepwell.dialects.delegate import NamedDelegateOp
@@ -108,18 +107,14 @@ def _read(suffix: str, data: bytes, largest: bool) -> tuple[Any, ...]:
         return program, find_target("tosa-1.0+fp" if has_floats else "tosa-1.0+int")
     if suffix == ".vgf":
         return artifacts.read_vgf(data), find_target("vgf")
-    if largest or not (most := largest_inputs(read_container(bytearray(data)))):
+    try:
         program = artifacts.read_pte(data, largest=largest)
         return program, _target_of(program)
-    try:
-        program = artifacts.read_pte(data)
-        return program, _target_of(program)
     except UnsupportedError as error:
-        try:
+        with suppress(StepwellError):
             program = artifacts.read_pte(data, largest=True)
-        except StepwellError:
-            raise error from None
-    return program, _target_of(program), f"read at its largest sizes: {most}"
+            return program, _target_of(program), "read at the largest sizes that it declares"
+        raise error
 
 
 def _target_of(program: Program) -> Target:
