@@ -9,6 +9,7 @@ exact.
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -68,3 +69,10 @@ def as_step(step: Any) -> Any:
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(step).__name__.lstrip("_"))
         return NamedPass(words.lower(), XdslPass(step))
     return step
+
+
+def needs_arguments(cls: type[Xdsl]) -> bool:
+    """Whether a class cannot be made without arguments."""
+    given = inspect.signature(cls).parameters.values()
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(one.default is one.empty and one.kind not in optional for one in given)

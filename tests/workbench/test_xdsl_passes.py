@@ -103,3 +103,45 @@ def test_passes_of_xdsl_in_a_plug_in_are_named(command: Commands) -> None:
     )
     text = command("opt x.mlir --load mine.py -p do-nothing,drop-relu").out
     assert "relu" not in text and "func.return %x" in text
+
+
+def test_options_of_a_pass_of_xdsl_are_taken_by_name(command: Commands) -> None:
+    command.write(
+        "mine.py",
+        "from dataclasses import dataclass\n"
+        "from xdsl.passes import ModulePass\n"
+        "from xdsl.pattern_rewriter import *\n"
+        "from stepwell.dialects import aten\n"
+        "@dataclass\n"
+        "class Drop(RewritePattern):\n"
+        "    drops: bool\n"
+        "    @op_type_rewrite_pattern\n"
+        "    def match_and_rewrite(self, op: aten.ReluDefault, rewriter):\n"
+        "        if self.drops: rewriter.replace_op(op, [], [op.operands[0]])\n"
+        "@dataclass(frozen=True)\n"
+        "class DropIf(ModulePass):\n"
+        "    name = 'drop-if'\n"
+        "    drops: bool\n"
+        "    def apply(self, ctx, op):\n"
+        "        PatternRewriteWalker(Drop(self.drops)).rewrite_module(op)\n",
+    )
+    command.write(
+        "x.mlir",
+        "func.func @forward(%x: tensor<3xf32>) -> tensor<3xf32> {\n"
+        "  %y = aten.relu.default(%x) : (tensor<3xf32>) -> tensor<3xf32>\n"
+        "  func.return %y : tensor<3xf32>\n}\n",
+    )
+    line = "opt x.mlir --load mine.py -p drop-if"
+    assert "relu" not in command(line + "{drops=true}").out
+    assert "relu" in command(line + "{drops=false}").out
+    assert 'requires argument "drops"' in command(line, 1).err
+    edit = "--before normalize=cse,drop-if{drops=true}"
+    said = command(f"lower x.mlir -t xnnpack --load mine.py {edit}").out
+    assert "\ndrop-if " in said and "delegates  0" in said
+
+
+def test_a_whole_lowering_refuses_functions_of_several_blocks(command: Commands) -> None:
+    text = "func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {\n  cf.br ^a\n^a:\n"
+    command.write("x.mlir", text + "  func.return %x : tensor<3xf32>\n}\n")
+    assert "@f has 2" in command("opt x.mlir -p lower-to-xnnpack", 1).err
+    command("opt x.mlir -p lower-unary")

@@ -43,6 +43,7 @@ from xdsl.pattern_rewriter import RewritePattern
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
+from stepwell.ir.rewriting.xdsl_passes import needs_arguments
 from stepwell.ir.syntax import text
 from stepwell.plugins.registry import REGISTRY, Plugin, Registry, unknown
 from stepwell.targets.target import Target
@@ -217,9 +218,10 @@ def _collect(module: ModuleType) -> None:
         elif isinstance(value, Dialect) and not text.is_registered(value.name):
             REGISTRY.dialect(value)
         elif inspect.isclass(value) and value.__module__ == module.__name__:
-            is_step = issubclass(value, Rewrite | Pass) and not inspect.isabstract(value)
-            is_xdsl = issubclass(value, ModulePass | RewritePattern)
-            if is_xdsl or (is_step and isinstance(vars(value).get("name"), str)):
+            is_pattern = issubclass(value, RewritePattern) and not needs_arguments(value)
+            is_pass = issubclass(value, Rewrite | Pass | ModulePass)
+            is_named = is_pass and isinstance(vars(value).get("name"), str)
+            if (is_pattern or is_named) and not inspect.isabstract(value):
                 REGISTRY.step(cast("type[Step]", value))
     _collect_ops(module)
 

@@ -23,7 +23,7 @@ from stepwell.ir.levels import Level
 from stepwell.ir.options import nearest
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step, step_name
-from stepwell.ir.rewriting.xdsl_passes import Xdsl, as_step
+from stepwell.ir.rewriting.xdsl_passes import Xdsl, as_step, needs_arguments
 from stepwell.ir.syntax import text
 
 if TYPE_CHECKING:
@@ -145,11 +145,21 @@ class Registry:
     def step(self, *classes: type[Step] | type[Xdsl]) -> None:
         """Register rewrites and passes by their names, for `opt -p`, `--pipeline` and `--after`.
 
-        A class of xDSL's passes or patterns is registered by the name of `as_step`.
+        A class of xDSL's passes is registered with its options, one of its patterns by the name of
+        `as_step`.
+
+        Raises:
+            StepwellError: a class is of another kind, or a pattern needs arguments.
         """
         for cls in classes:
             given: Any = cls
-            if inspect.isclass(given) and issubclass(given, ModulePass | RewritePattern):
+            if inspect.isclass(given) and issubclass(given, ModulePass):
+                self._put("steps", self.steps, given.name, given)  # Its fields are options.
+                continue
+            if inspect.isclass(given) and issubclass(given, RewritePattern):
+                if needs_arguments(given):
+                    fact = f"the pattern {given.__name__} needs arguments"
+                    raise StepwellError(fact, help="register a ModulePass that applies it")
                 held = as_step(given)
                 self._put("steps", self.steps, step_name(held), held)
                 continue

@@ -13,14 +13,16 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
+from xdsl.transforms import get_all_passes
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import ArgSpecParseError
 
@@ -34,6 +36,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import cleanup, legalization
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, NamedPass, Pass, Rewrite, Step
+from stepwell.ir.rewriting.xdsl_passes import as_step
 from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
 from stepwell.plugins.plugins import registry
@@ -199,20 +202,31 @@ class PipelinePass(ModulePass):
     pipeline: ClassVar[Pipeline]
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Run the pipeline on a module."""
+        """Run the pipeline on a module.
+
+        Raises:
+            StepwellError: a function is only declared, or has several blocks.
+        """
+        for func in (each for each in op.ops if isinstance(each, FuncOp)):
+            if len(func.body.blocks) != 1:
+                name, count = func.sym_name.data, len(func.body.blocks) or "no"
+                fact = f"{self.name} takes functions of one block; @{name} has {count}"
+                raise StepwellError(fact, help="passes over single ops take such functions too")
         apply_to_module(self.pipeline, op)
 
 
-def as_module_pass(step: type[Step] | Step, name: str) -> type[ModulePass]:
-    """Return an xDSL pass class for a pass class, whose fields become options, or for a pass."""
+def as_module_pass(step: type[Step | ModulePass] | Step, name: str) -> type[ModulePass]:
+    """Return an xDSL pass class for a pass class, whose fields become options, or for a pass; it
+    runs with the weights and the context of a module.
+    """
     if isinstance(step, type):
         cls = step
         hints = get_type_hints(cls)
         fields = [
-            (f.name, hints[f.name], dataclasses.field(default=f.default))
+            (f.name, hints[f.name], field(default=f.default, default_factory=f.default_factory))
             for f in dataclasses.fields(cast(Any, cls))
         ]
-        make: StepMaker = cls
+        make: StepMaker = partial(_made, cls)
     else:
         fields = []
         held = step
@@ -222,6 +236,10 @@ def as_module_pass(step: type[Step] | Step, name: str) -> type[ModulePass]:
     return dataclasses.make_dataclass(
         spelled, fields, bases=(StepPass,), namespace=namespace, frozen=True
     )
+
+
+def _made(cls: type[Step | ModulePass], **options: Any) -> Step:
+    return as_step(cls(**options))
 
 
 def _pipeline_pass(name: str, pipeline: Pipeline) -> type[ModulePass]:
@@ -257,7 +275,7 @@ class Passes(dict[str, PassMaker]):
 
 
 def find_pass(name: str) -> type[ModulePass] | None:
-    """Return the pass with a name: of a plug-in or of stepwell, a group or a pipeline."""
+    """Return the pass with a name: of a plug-in, of stepwell, a group, a pipeline, or of xDSL."""
     if name in REGISTRY.steps:
         return as_module_pass(REGISTRY.steps[name], name)
     step = _step_of_one_file(name)
@@ -265,8 +283,10 @@ def find_pass(name: str) -> type[ModulePass] | None:
         return as_module_pass(step, name)
     if name in registry().steps:
         return as_module_pass(REGISTRY.steps[name], name)
-    made = all_passes().get(name)
-    return made() if made is not None else None
+    if (made := all_passes().get(name)) is not None:
+        return made()
+    others = get_all_passes()
+    return as_module_pass(others[name](), name) if name in others else None
 
 
 def name_of(cls: type[Step]) -> str | None:
