@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/docs"), str(ROOT / "tests/processes")]
 
-from test_blocks import PAGES, Block, blocks, run  # noqa: E402
+from test_blocks import PAGES, Block, blocks, run, shell  # noqa: E402
 
 KINDS = {
     "make": "builds environments or runs whole suites; its target is looked up",
@@ -56,7 +56,7 @@ def rows_of(page: Path) -> Iterator[dict[str, object]]:
         sys.path.insert(0, folder)
         Path("examples").symlink_to(ROOT / "examples")
         for block in blocks(page):
-            if block.language == "python":
+            if block.language in ("python", "mlir"):
                 run(replace(block, slow=bool(block.absent)), page, namespace)
             for line in block.body.splitlines() if block.language == "sh" else ():
                 words = shlex.split(line, comments=True)
@@ -69,6 +69,7 @@ def rows_of(page: Path) -> Iterator[dict[str, object]]:
                 first = [sys.executable, "-m"] if words[0] == "stepwell" else [sys.executable]
                 started = time.monotonic()
                 command = [*first, *(words if words[0] == "stepwell" else words[1:])]
+                command = shell(words) if "|" in words else command
                 child = subprocess.run(command, capture_output=True, text=True, check=False)
                 record |= {"code": child.returncode, "seconds": round(time.monotonic() - started)}
                 if child.returncode:

@@ -11,7 +11,6 @@ block where an extra is absent. `text` is for reading; a `diff` is tried by `tes
 """
 
 import importlib.util
-import os
 import re
 import shlex
 import subprocess
@@ -163,12 +162,16 @@ def run(block: Block, page: Path, namespace: dict[str, Any], forks: Forks | None
 
 
 def piped(words: list[str]) -> None:
-    """A line with a pipe ends with 0 in a shell that stops where a part fails."""
+    """A line with a pipe ends with 0."""
+    ran = subprocess.run(shell(words), capture_output=True, text=True)
+    assert ran.returncode == 0, f"{words} fails: {ran.stderr}"
+
+
+def shell(words: list[str]) -> list[str]:
+    """A line with a pipe as a command, which stops where a part fails and finds our programs."""
     line = " ".join(word if word == "|" else shlex.quote(word) for word in words)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    shell = ["bash", "-o", "pipefail", "-c", line]
-    ran = subprocess.run(shell, capture_output=True, text=True, env={**os.environ, "PATH": path})
-    assert ran.returncode == 0, f"{line} fails: {ran.stderr}"
+    here = shlex.quote(str(Path(sys.executable).parent))
+    return ["bash", "-o", "pipefail", "-c", f"PATH={here}:$PATH; {line}"]
 
 
 def in_a_process(words: list[str], forks: Forks | None) -> None:
