@@ -1,5 +1,6 @@
 """A profile of our `.pte`, through ExecuTorch's own Inspector, names the model's ops."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from mobilenet import mobilenet_v3_small
 from quantized import mlp_dynamic
 from stepwell.backends.xnnpack.events import kind_of
 from stepwell.cli.main import main
-from stepwell.inspection.reports.profiling import Profile
+from stepwell.inspection.reports.profiling import Event, Profile
 
 
 class Mixed(nn.Module):
@@ -125,3 +126,12 @@ def test_the_page_shows_each_op_s_time(tmp_path: Path) -> None:
     assert '"times":{"linear' in page.read_text().replace(" ", "")
     assert main(command) == 0
     assert '"times":{}' in page.read_text().replace(" ", "")
+
+
+def test_the_shares_of_a_profile_are_those_of_the_whole_call() -> None:
+    events = tuple(Event(f"Add (ND) #{n}", 0, "XnnpackBackend", 0.001, ()) for n in range(50))
+    found = str(Profile("forward", 0.5, 3, events))
+    assert re.search(r"^10.0%  0.050 .*Add \(ND\) ×50$", found, re.M)
+    assert re.search(r"^90.0%  0.450 .*between operators", found, re.M)
+    assert "--etrecord" in found
+    assert "between" not in str(Profile("forward", 0.05, 3, events))

@@ -39,6 +39,8 @@ devtools = OnDemand("executorch.devtools")
 _FRAMEWORK = ("Method::", "Program::", "OPERATOR_CALL", "DELEGATE_CALL")
 HEADS = ("part", "ms", "op of the model", "source line", "ran as")
 _MOST_ROWS = 40
+_UNMEASURED = 0.02
+"""The share of a call's time without an event that is listed."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class Profile(Shown):
     def cells(self) -> Iterator[tuple[str, str, str, str, str]]:
         """Yield each node as text: percentage of the call, milliseconds, op, source line, kernel.
 
-        Events without a node are listed by kind.
+        Events without a node are listed by kind, and what no event has measured comes last.
         """
         kinds: dict[str, list[Event]] = {}
         for event in self.by_node.get(None, ()):
@@ -148,6 +150,10 @@ class Profile(Shown):
             op = " + ".join((f"{node.op} {node.name}", *node.fused)) if node else ""
             line = (node.line if node else None) or ""
             yield f"{time / whole:.1%}", f"{time:.3f}", op, line, ran
+        rest = self.milliseconds - sum(event.milliseconds for event in self.events)
+        if rest > _UNMEASURED * whole:
+            why = "no event: between operators, or shorter than the clock's microsecond"
+            yield f"{rest / whole:.1%}", f"{rest:.3f}", "", "", why
 
     def __str__(self) -> str:
         rows = [HEADS, *self.cells()]
@@ -161,6 +167,8 @@ class Profile(Shown):
         ]
         if more > 0:
             text.append(f"… and {more} more")
+        if not any(event.nodes for event in self.events):
+            text.append("the ops of the model are in its ETRecord: lower and run with --etrecord")
         return "\n".join(text)
 
 
