@@ -11,7 +11,7 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -261,3 +261,17 @@ def test_what_an_absent_extra_would_do_says_which_it_is(
     entries_of.cache_clear()
     assert re.search(rf"stepwell\[{extra}\]|extra '{extra}'", str(raised.value))
     assert "not installed" in str(raised.value)
+
+
+def test_the_suite_of_other_versions_names_tests_that_are_there() -> None:
+    spec = spec_from_file_location("versions", ROOT / "tools/versions.py")
+    assert spec is not None and spec.loader is not None
+    versions = module_from_spec(spec)
+    sys.modules["versions"] = versions  # Dataclasses look for their module.
+    spec.loader.exec_module(versions)
+    del sys.modules["versions"]
+    for name in versions.SUITE:
+        file, _, test = name.partition("::")
+        function, _, parameter = test.rstrip("]").partition("[")
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f"def {function}(" in text and parameter.rpartition(":")[2] in text, name

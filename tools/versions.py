@@ -49,7 +49,7 @@ SUITE = (
     "tests/test_private_names.py::test_a_private_name_is_where_its_adapter_says",
     "tests/test_dependencies.py::test_xnnpack_needs_the_packages_of_no_other_target",
     *(f"{KERNELS}[{one}]" for one in ("gpt2:gpt2_2layers", "control_flow:cond_model")),
-    *(f"{FLOW}[{one}]" for one in ("linear", "convolution", "attention", "words", "recurrent")),
+    *(f"{FLOW}[{one}]" for one in ("attention", "words", "two outputs", "kernels between")),
     f"{PARTITIONER}a_flow_that_decomposes_first_is_refused",
     f"tests/workbench/test_recipes.py::test_{RECIPE}[FP32]",
     f"{LOADED}a_file_of_any_kind_is_loaded_by_its_path",
