@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+import stepwell
 
 ROOT = Path(__file__).resolve().parents[2]
 DIFFS = re.findall(
@@ -101,3 +104,20 @@ def test_a_walkthrough_is_as_short_as_it_says(diff: int, files: int, lines: int)
     added = [line for line in DIFFS[diff].splitlines() if re.match(r"\+(?!\+\+)\s*\S", line)]
     assert len(PATHS.findall(DIFFS[diff])) == files
     assert len(added) <= lines
+
+
+def test_the_first_example_of_the_readme_is_what_lowering_makes() -> None:
+    before, after = (
+        (ROOT / "README.md").read_text().split("```text\n")[1].split("```")[0].split("\n\n")
+    )
+    norm = torch.nn.LayerNorm(8)
+    torch.nn.init.uniform_(norm.weight)
+    torch.nn.init.uniform_(norm.bias)
+    model = torch.nn.Sequential(norm, torch.nn.Linear(8, 16), torch.nn.GELU()).eval()
+    program = stepwell.from_exported_program(torch.export.export(model, (torch.rand(1, 4, 8),)))
+    lowered = stepwell.lower(program, "xnnpack")
+    assert re.findall(r"aten\.\w+", before) == re.findall(r"= (aten\.\w+)", str(program))
+    made = re.findall(r"= (xnnpack\.\w+)", str(lowered.program))
+    assert made == ["xnnpack.delegate", *re.findall(r"xnnpack\.\w+", after)]
+    for weight in re.findall(r'<"[wb]?(.*?)"', after):
+        assert weight in str(lowered.program)
