@@ -1,5 +1,6 @@
 """Whatever a command is given: an error in words, exit status 1 or 2, no trace, no file."""
 
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from eager import lower
 
 import stepwell
 from stepwell.cli.main import main
+from stepwell.cli.terminal.quantization import quantizer_of
 from stepwell.loaders.factories import parts_of
 
 MODELS = """
@@ -209,3 +211,17 @@ SHAPES = {"x": {0: ROWS}, "scale": None}
 )
 def test_a_factory_returns_what_export_is_given(made: object, parts: tuple[object, ...]) -> None:
     assert parts_of("model", made) == (NET, *parts)
+
+
+def test_a_file_without_a_callable_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["accuracy", "m.py:f", "--data", "half.pte"]) == 1
+    assert "'half.pte' names no callable" in capsys.readouterr().err
+
+
+def test_int8_of_a_mixture_is_the_targets_own() -> None:
+    for text, name in (
+        ("int8", "int8-cortex-m"),
+        ("int8,a=16", "int8-cortex-m,a=16"),
+        ("4w", "4w"),
+    ):
+        assert quantizer_of(Namespace(quantize=text, target="cortex-m55")) == name

@@ -47,6 +47,8 @@ def named(name: str) -> Callable[..., Any]:
     """
     file, _, attribute = name.rpartition(":")
     path = Path(file)
+    if not file:
+        raise StepwellError(f"{name!r} names no callable", help="the form is file.py:callable")
     if not path.is_file():
         raise StepwellError(f"the file {path} does not exist", help="the form is file.py:callable")
     module = module_of_file(path) or _run_file(path)

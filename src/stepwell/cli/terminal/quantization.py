@@ -11,9 +11,13 @@ from stepwell.quantization.quantizers import quantizer_for
 
 
 def quantizer_of(arguments: argparse.Namespace) -> str | None:
-    """Return the name of the quantizer that `--quantize` names; `int8` is the target's own."""
-    name, target = arguments.quantize, getattr(arguments, "target", None)
-    return quantizer_for(name, target) if name == "int8" and target is not None else name
+    """Return the name of the quantizer that `--quantize` names, with the points of a mixture;
+    `int8` is the target's own.
+    """
+    text, target = arguments.quantize, getattr(arguments, "target", None)
+    name, comma, points = (text or "").partition(",")
+    own = name == "int8" and target is not None
+    return quantizer_for(name, target) + comma + points if own else text
 
 
 def quantization_of(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Explanation(Shown):
         )
 
     def __str__(self) -> str:
-        total = sum(fate.cost for fate in self.fates) or 1
+        total = sum(fate.cost for fate in self.fates if fate.op not in CLOSED) or 1
         counts = Counter(fate.where.split(" ")[0] for fate in self.fates)
         shown = self.shown
         closed = sorted({fate.op for fate in self.fates} & CLOSED)
@@ -129,7 +129,7 @@ class Explanation(Shown):
         for fate, name in zip(shown, names, strict=True):
             became = _spelled(fate.became) or (f"into {fate.into}" if fate.into else "")
             by = f"  [{', '.join(fate.by)}]" if fate.by else ""
-            share = f"{fate.cost / total:.1%}"
+            share = "?" if fate.op in CLOSED else f"{fate.cost / total:.1%}"
             rows.append(row(share, name, fate.line or fate.path or "", fate.where, became + by))
             rows += [f"{'':{wide + lines + 22}}{reason}" for reason in fate.why]
         if self.lowered is not None and self.lowered.report.statistics:
