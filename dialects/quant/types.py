@@ -311,7 +311,7 @@ def _default_range(bits: int, signed: bool) -> tuple[int, int]:
 
 
 def _parse_storage(parser: AttrParser) -> tuple[int, bool]:
-    word = parser.parse_identifier("a storage type such as i8 or u8")
+    word = parser.parse_identifier(context_msg="a storage type such as i8 or u8")
     kind, digits = word[:1], word[1:]
     if word.startswith(("si", "ui")):
         kind, digits = "i" if word[0] == "s" else "u", word[2:]

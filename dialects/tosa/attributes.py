@@ -94,7 +94,7 @@ class EnumerationAttr(Data[str]):
     @classmethod
     def parse_case(cls, parser: AttrParser) -> str:
         """Parse a case of the enumeration without angle brackets."""
-        case = parser.parse_identifier(f" for {cls.name}")
+        case = parser.parse_identifier(context_msg=f" for {cls.name}")
         if case not in cls.codes:
             parser.raise_error(f"{case} is not a case of {cls.name}: {', '.join(cls.codes)}")
         return case

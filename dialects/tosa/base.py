@@ -95,7 +95,7 @@ class TosaOp(HasAxes, IRDLOperation):
 
     @classmethod
     def _parse_entry(cls, parser: Parser) -> tuple[str, Attribute]:
-        name = parser.parse_identifier(" for an attribute")
+        name = parser.parse_identifier(context_msg=" for an attribute")
         parser.parse_punctuation("=")
         enumeration = cls.ENUMERATIONS.get(name)
         if enumeration is not None:

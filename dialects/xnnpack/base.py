@@ -210,7 +210,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
             if (value := parser.parse_optional_unresolved_operand()) is not None:
                 values.append(value)
                 return
-            name = parser.parse_identifier("a value or a field's name")
+            name = parser.parse_identifier(context_msg="a value or a field's name")
             if name not in known:
                 parser.raise_error(f"{cls.name} has no field {name}; it has {', '.join(known)}")
             properties[name] = _parse_field(parser)
@@ -399,7 +399,7 @@ def _parse_field(parser: Parser) -> Attribute:
     negative = parser.parse_optional_punctuation("-") is not None
     if (number := parser.parse_optional_number()) is not None:
         return to_attribute(-number if negative else number)
-    word = parser.parse_identifier("a number")
+    word = parser.parse_identifier(context_msg="a number")
     if word not in ("inf", "nan"):
         parser.raise_error(f"{word} is not a number")
     return to_attribute(-float(word) if negative else float(word))
