@@ -43,6 +43,8 @@ TOOLS = (
 PARTITIONER = "tests/workbench/test_partitioner.py::test_"
 FLOW = f"{PARTITIONER}the_flow_has_the_delegates_of_lower_and_the_numbers_of_the_model"
 RECIPE = "a_recipe_gives_one_delegate_and_the_numbers_of_executorchs"
+ARTIFACT = "test_the_text_of_every_stage_gives_the_artifact_of_the_direct_way"
+TEXTS = f"tests/levels/test_stages.py::{ARTIFACT}"
 KERNELS = "tests/executorch/test_models.py::test_a_model_on_kernels_alone_gives_what_pytorch_gives"
 LOADED = "tests/workbench/test_short_ways.py::test_"
 SUITE = (
@@ -52,6 +54,7 @@ SUITE = (
     *(f"{FLOW}[{one}]" for one in ("attention", "words", "two outputs", "kernels between")),
     f"{PARTITIONER}a_flow_that_decomposes_first_is_refused",
     f"tests/workbench/test_recipes.py::test_{RECIPE}[FP32]",
+    *(f"{TEXTS}[quantized:cnn_per_tensor-{one}]" for one in ("xnnpack", "tosa-1.0+int")),
     f"{LOADED}a_file_of_any_kind_is_loaded_by_its_path",
     f"{LOADED}bytes_and_open_files_are_loaded_by_what_they_begin_with",
     f"{LOADED}a_bundled_program_is_loaded",
