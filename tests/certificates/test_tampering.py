@@ -43,7 +43,7 @@ def test_the_checker_alone_refuses_what_it_decides() -> None:
     audited = ("off by one, ", "a false claim by ", "statements: ", "a statement that never ends, ",
                "a statement of a terabyte")  # fmt: skip
     assert all(name.startswith(audited) for name in assumed), assumed
-    assert len(assumed) < len(said) // 8
+    assert len(assumed) <= len(said) // 8
 
 
 @pytest.mark.slow
