@@ -3,6 +3,7 @@
 The handler of the interrupt is installed before any heavy import.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -39,6 +40,8 @@ def main() -> int:
         code = INTERRUPTED
     if signal.getsignal(signal.SIGINT) is interrupted:
         signal.signal(signal.SIGINT, _leave)
+    gc.freeze()  # The process ends: searching what torch and sympy hold would take a second.
+    gc.disable()
     return INTERRUPTED if interrupts and code else code  # This is the normal end of `play`.
 
 
