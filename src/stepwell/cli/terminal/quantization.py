@@ -16,8 +16,9 @@ def quantizer_of(arguments: argparse.Namespace) -> str | None:
     """
     text, target = arguments.quantize, getattr(arguments, "target", None)
     name, comma, points = (text or "").partition(",")
-    own = name == "int8" and target is not None
-    return quantizer_for(name, target) + comma + points if own else text
+    if name != "int8" or target is None:
+        return text
+    return quantizer_for(name, target) + comma + points
 
 
 def quantization_of(arguments: argparse.Namespace) -> dict[str, Any]:

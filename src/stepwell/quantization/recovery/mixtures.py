@@ -39,7 +39,7 @@ def mixed_as(pair: Quantized, text: str) -> Program:
         named = {mixture_text("", {name: way}).rpartition("=")[2]: way for way in found}
         if said not in named:
             fact = f"{name} cannot be quantized as {said!r}" if found else f"no point {name!r}"
-            help = nearest(name, known) + f"points are {', '.join(known)}"
+            help = nearest(name, known) + f"points are {', '.join(known) or 'none'}"
             help = f"it can be {' or '.join(named)}" if found else help
             raise StepwellError(f"quantizer {text!r}: {fact}", help=help)
         ways[name] = named[said]
