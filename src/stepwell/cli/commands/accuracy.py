@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             "--levels, a number of batches, must be at least 0", help="0 measures no level"
         )
     if arguments.save is not None and arguments.save.suffix != ".mlir":
-        fact = f"{arguments.save} is no name of a program"
+        fact = f"--save writes IR text, and {arguments.save} does not end in .mlir"
         raise StepwellError(fact, help=f"name it {arguments.save.with_suffix('.mlir')}")
     data, fit = _batches(arguments.data), arguments.fit and _batches(arguments.fit)
     metric = arguments.metric and named(arguments.metric)
