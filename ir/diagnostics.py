@@ -223,6 +223,11 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}{'e' * what.endswith('s')}s"
 
 
+def short(number: float, sign: str = "") -> str:
+    """Format a number with four decimals, or two digits if it is small; `+`: with its sign."""
+    return format(number, f"{sign}{'.2g' if 0 < abs(number) < 0.001 else '.4f'}")
+
+
 def quoted(name: str) -> str:
     """Put a name in double quotes, shortened in the middle if it has over 120 characters."""
     shown = name if len(name) <= 120 else f"{name[:80]}…{name[-30:]}"

@@ -18,7 +18,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import element_type
+from stepwell.ir.dtypes import element_type, is_float
 from stepwell.ir.identity_cache import once_each
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
 from stepwell.ir.sizes.size_ranges import Ranges, holds
@@ -172,6 +172,11 @@ def element(type_: Attribute) -> Attribute:
     if not isinstance(type_, TensorType):
         raise StepwellError(f"the type is {type_}, must be a tensor type")
     return type_.element_type  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def has_floats(type_: Attribute) -> bool:
+    """Whether a type is that of a tensor of floats."""
+    return isinstance(type_, TensorType) and is_float(element(type_))
 
 
 @once_each

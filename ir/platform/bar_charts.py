@@ -11,6 +11,7 @@ from math import isfinite, isnan, log10
 from os import PathLike
 from pathlib import Path
 
+from stepwell.ir.diagnostics import short
 from stepwell.ir.platform.files import write_atomically
 
 OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080", "#2b8a3e", "#a61e4d")
@@ -109,7 +110,7 @@ def bars(
         for which, (value, error) in enumerate(row):
             middle = y + 11 + which * thick
             begin, end = sorted((zero, at(value)))
-            number = f"{value:+.4f} ± {error:.4f}" if error else f"{value:g}"
+            number = f"{short(value, '+')} ± {short(error)}" if error else f"{value:g}"
             parts.append(
                 f'<rect x="{begin:.2f}%" y="{middle - 5}" width="{end - begin:.2f}%" height="10" '
                 f'fill="{colors[which]}"/><text x="100%" y="{middle + 4}" text-anchor="end" '

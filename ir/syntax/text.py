@@ -184,10 +184,12 @@ def _near(message: str) -> str | None:
         return None
     dialect, dot, _ = match[1].partition(".")
     if not dot or dialect not in _DIALECTS:
-        return nearest(dialect, _DIALECTS).strip() or "--load FILE loads the file that defines it"
-    known = [op.name for op in _DIALECTS[dialect]().operations]
-    known += [name for names in _NAMES for name in names(dialect)]
-    return nearest(match[1], known).strip() or "--load FILE loads the file that defines it"
+        near = nearest(dialect, _DIALECTS)
+    else:
+        known = [op.name for op in _DIALECTS[dialect]().operations]
+        known += [name for names in _NAMES for name in names(dialect)]
+        near = nearest(match[1], known)
+    return near.strip() or "--load FILE loads the file that defines it"
 
 
 def _failure(

@@ -18,6 +18,7 @@ def main() -> int:
     A second Ctrl-C, or one at the very end, ends the process immediately. If the interrupt arrives
     in generated code (dataclasses), the signal itself ends Python; shells also report 130.
     """
+    gc.set_threshold(200_000, 100, 100)  # Imports fill the heap, and leave no garbage.
     interrupts: list[int] = []
 
     def interrupted(number: int, frame: object) -> None:

@@ -15,7 +15,7 @@ from stepwell.backends.cortex_m.c.writer import (
     Shared,
     Sources,
     c_type,
-    literal,
+    meaning_macros,
     sections,
 )
 from stepwell.backends.executorch.container import Planned, ScalarType, State, TensorValue
@@ -135,11 +135,8 @@ class Files:
                 lines.append(f"/* {port}: {_kind(writer, index)}, {shape}{order} */")
                 count = math.prod(value.sizes)
                 lines.append(f"#define {prefix}{port.upper()}_COUNT {count}")
-                if (held := means.get(index)) is not None:  # (integer - zero point) * scale
-                    lines += [
-                        f"#define {prefix}{port.upper()}_SCALE {literal(held.scale)}",
-                        f"#define {prefix}{port.upper()}_ZERO_POINT ({held.zero_point})",
-                    ]
+                if (held := means.get(index)) is not None:
+                    lines += meaning_macros(f"{prefix}{port.upper()}", held)
         refused = "" if self.shared.library is None else ", 2 if a kernel refuses its arguments"
         told = f"/* 0, 1 if a pointer is NULL{refused}, or 3 if an index lies outside of a table."
         lines += ["", f"{told} Not reentrant:\n   there is one arena. */"]

@@ -416,6 +416,14 @@ class MethodWriter:
         return self.shared.parameters.setdefault(text, f"data_{len(self.shared.parameters)}")
 
 
+def meaning_macros(port: str, held: Quantization) -> list[str]:
+    """Return macros of what a port's integers mean: (integer - zero point) * scale."""
+    return [
+        f"#define {port}_SCALE {literal(held.scale)}",
+        f"#define {port}_ZERO_POINT ({held.zero_point})",
+    ]
+
+
 def literal(value: Any) -> str:
     """Return the C literal of a number, or of numbers in braces; floats are exact, text is
     unchanged.

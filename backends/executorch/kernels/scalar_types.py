@@ -32,8 +32,13 @@ _SCALAR_TYPES = {name: scalar_type for scalar_type, name in _NAMES.items()}
 
 def torch_dtype(scalar_type: ScalarType) -> torch.dtype:
     """Return the torch dtype of an ExecuTorch element type."""
+    return getattr(torch, torch_name(scalar_type))
+
+
+def torch_name(scalar_type: ScalarType) -> str:
+    """Return the name of the torch dtype of an ExecuTorch element type, `float32`."""
     try:
-        return getattr(torch, _NAMES[scalar_type])
+        return _NAMES[scalar_type]
     except KeyError:
         raise StepwellError(f"element type {scalar_type.name} has no torch dtype") from None
 

@@ -6,7 +6,6 @@ A `StepwellError` is printed without a traceback.
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import io
 import logging
@@ -35,8 +34,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Invalid arguments end the process with 2.
     """
-    if argv is None:  # A process of its own: imports fill the heap, and leave no garbage.
-        gc.set_threshold(200_000, 100, 100)
     _quieten_others()
     given = list(sys.argv[1:] if argv is None else argv)
     name, json = given[0] if given else "", None

@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import StringAttr
 
 from stepwell.backends.executorch.writing.bundled import unbundled
 from stepwell.backends.inventory import outside_and_delegates
 from stepwell.dialects.delegate import NamedDelegateOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
-from stepwell.ir.dtypes import is_float
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.types import element
+from stepwell.ir.types import has_floats
 from stepwell.loaders.models import Model, open_model
 from stepwell.plugins.plugins import registry
 from stepwell.targets.table import find_target
@@ -81,11 +80,15 @@ def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
     if reader is None:
         return None
     data = unbundled(read_bytes(path)) if is_bundle else read_bytes(path)
-    program, target, *notes = reader(data)
-    return Artifact(path.stem, data, program, target, tuple(notes))
+    program, target, notes = reader(data)
+    return Artifact(path.stem, data, program, target, notes)
 
 
-def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Any, ...]] | None:
+Read = tuple[Program, Target, tuple[str, ...]]
+"""The program in a file, the target whose engine runs it, and notes, a sentence each."""
+
+
+def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], Read] | None:
     if suffix in (".pte", ".tosa", ".vgf"):
         return lambda data: _read(suffix, data, largest)
     if len(suffix) < 2 or suffix == ".pt2" or ":" in suffix:
@@ -93,27 +96,26 @@ def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Any, ...]]
     for name in registry().targets:
         target = find_target(name)
         if target.reader is not None and suffix == f".{target.artifact}":
-            return lambda data, read=target.reader, by=target: (read(data), by)
+            return lambda data, read=target.reader, by=target: (read(data), by, ())
     return None
 
 
-def _read(suffix: str, data: bytes, largest: bool) -> tuple[Any, ...]:
+def _read(suffix: str, data: bytes, largest: bool) -> Read:
     from stepwell.loaders import artifacts
 
     if suffix == ".tosa":
         program = artifacts.read_tosa(data)
-        types = (r.type for op in program.module.walk() for r in op.results)
-        has_floats = any(isinstance(t, TensorType) and is_float(element(t)) for t in types)
-        return program, find_target("tosa-1.0+fp" if has_floats else "tosa-1.0+int")
+        is_float = any(has_floats(r.type) for op in program.module.walk() for r in op.results)
+        return program, find_target("tosa-1.0+fp" if is_float else "tosa-1.0+int"), ()
     if suffix == ".vgf":
-        return artifacts.read_vgf(data), find_target("vgf")
+        return artifacts.read_vgf(data), find_target("vgf"), ()
     try:
         program = artifacts.read_pte(data, largest=largest)
-        return program, _target_of(program)
+        return program, _target_of(program), ()
     except UnsupportedError as error:
         with suppress(StepwellError):
             program = artifacts.read_pte(data, largest=True)
-            return program, _target_of(program), "read at the largest sizes that it declares"
+            return program, _target_of(program), ("read at the largest sizes that it declares",)
         raise error
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from stepwell.backends.cortex_m.c.standalone import Sources
-from stepwell.backends.cortex_m.c.writer import literal
+from stepwell.backends.cortex_m.c.writer import meaning_macros
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.executorch.container import (
     Container,
@@ -28,7 +28,7 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     contiguous,
 )
-from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
+from stepwell.backends.executorch.kernels.scalar_types import torch_name
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.inventory import packed_weights
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
@@ -166,10 +166,8 @@ class Deployment:
             lines.append(f"#define {own.upper()}_ARENA_BYTES {planned}")
             for side in (INPUT, OUTPUT):
                 for at, port in enumerate(self.ports[method, side]):
-                    if (held := port.quantization) is not None:  # (q - zero point) * scale
-                        macro = f"{own}_{side}_{at}".upper()
-                        lines.append(f"#define {macro}_SCALE {literal(held.scale)}")
-                        lines.append(f"#define {macro}_ZERO_POINT ({held.zero_point})")
+                    if (held := port.quantization) is not None:
+                        lines += meaning_macros(f"{own}_{side}_{at}".upper(), held)
         return lines
 
     def __str__(self) -> str:
@@ -297,7 +295,7 @@ def _ports(method: Method, side: str, indices: Sequence[int], program: Program) 
         plain = contiguous(len(value.sizes))
         is_plain = value.dim_order == plain or math.prod(value.sizes) == max(value.sizes, default=1)
         yield Port(
-            str(torch_dtype(value.scalar_type)).removeprefix("torch."),
+            torch_name(value.scalar_type),
             value.sizes,
             () if is_plain else value.dim_order,
             value.dynamism is not Dynamism.STATIC,

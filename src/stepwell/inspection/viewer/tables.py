@@ -9,6 +9,7 @@ from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.inspection.reports.explaining import Explanation
 from stepwell.inspection.reports.profiling import HEADS, Profile
 from stepwell.inspection.viewer.summary import summarize
+from stepwell.ir.diagnostics import counted
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import gives
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -96,11 +97,9 @@ def report_table(report: Report) -> str:
         (s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps if s.applied
     ]
     outside = report.outside.most_common()
-    left = report.outside.total()
     return (
-        f"<p><b>{escape(report.target)}</b>: {report.delegates} delegate"
-        f"{'s' * (report.delegates != 1)}, {left} op{'s' * (left != 1)} outside, "
-        f"{report.seconds:.2f} s</p>"
+        f"<p><b>{escape(report.target)}</b>: {counted(report.delegates, 'delegate')}, "
+        f"{counted(report.outside.total(), 'op')} outside, {report.seconds:.2f} s</p>"
         + advice_table(report.advice)
         + table(("step", "applied", "ops after", "ms"), steps)
         + (table(("left to kernels", "count"), outside) if outside else "")

@@ -3,8 +3,9 @@
 from html import escape
 
 from stepwell.inspection.viewer.tables import document, table
+from stepwell.ir.diagnostics import short
 from stepwell.ir.renderers import gives
-from stepwell.quantization.sensitivity.result import HEADS, Accuracy, short
+from stepwell.quantization.sensitivity.result import HEADS, Accuracy
 
 
 @gives("html", Accuracy)

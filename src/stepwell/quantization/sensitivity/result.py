@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.diagnostics import short
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.renderers import Shown
@@ -232,8 +233,3 @@ class Accuracy(Shown):
 
 def _said(tally: Tally) -> str:
     return f"{short(tally.mean, '+')} ± {short(SURE * tally.error)}"
-
-
-def short(number: float, sign: str = "") -> str:
-    """Format a number with four decimals, or two digits if it is small."""
-    return format(number, f"{sign}{'.2g' if 0 < abs(number) < 0.001 else '.4f'}")

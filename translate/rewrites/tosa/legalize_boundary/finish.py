@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
@@ -17,12 +17,11 @@ from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import PROFILES, TosaTarget, impossible_outputs, parse_target
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node_name, op_name
-from stepwell.ir.dtypes import is_float
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.levels import TOSA_TARGET as TARGET
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
-from stepwell.ir.types import element
+from stepwell.ir.types import has_floats
 from stepwell.translate.decompositions.views import gather_strides
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
@@ -117,7 +116,11 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
     absent = NO_LOWERING
     if isinstance(op, SchemaOp):
         absent = absence(torch_overload(type(op)), *pieces[-1:])
-    if absent == NO_LOWERING and "fp" not in target.profiles and _is_float(op):
+    if (
+        absent == NO_LOWERING
+        and "fp" not in target.profiles
+        and any(has_floats(r.type) for r in op.results)
+    ):
         reason = f"it computes in floats, which {target.name} does not have"
         help = f"quantize the model (--quantize int8), or lower to {both}"
         return Problem(f"{name}: {reason}", describe_op(op), help)
@@ -125,11 +128,6 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
     return Problem(
         f"{name}: {reason}", describe_op(op), "a TOSA program has no other ops: change or split it"
     )
-
-
-def _is_float(op: Operation) -> bool:
-    types = (result.type for result in op.results)
-    return any(isinstance(t, TensorType) and is_float(element(t)) for t in types)
 
 
 def integer_reasons(near: Iterable[Operation | Block], history: History) -> list[str]:
